@@ -1,0 +1,128 @@
+"""One training run in a process of its own: `python -m prejit.cli.demo.worker JOB`, the job as JSON.
+
+It prints one line of JSON, the `Run`. Nothing but the standard library is imported before the clock has been read, and
+prejit's own code only where the way asks for it, so that the ways of plain JAX pay for plain JAX.
+"""
+
+import json
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Mark = Literal["jax", "prejit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is asked to do.
+
+    Attributes:
+        mark: `jax` for `jax.jit`, `prejit` for `prejit.component`.
+        cache_dir: Where the way's cache lies; None for no cache.
+        size: Fields of `Size`.
+        started_s: When the process was started, on the monotonic clock, which all processes share.
+    """
+
+    mark: Mark
+    cache_dir: str | None
+    size: dict[str, int]
+    started_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a worker saw. Seconds are wall time; the parts add up to `time_to_first_step_s`."""
+
+    time_to_first_step_s: float
+    import_s: float
+    setup_s: float
+    trace_s: float
+    lower_s: float
+    compile_s: float
+    load_s: float
+    first_run_s: float
+    steady_step_s: float
+    losses: list[float]
+    setup_counts: dict[str, int]
+    step_counts: dict[str, int]
+    counters: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def setup_and_step_counts(self) -> dict[str, int]:
+        """How often each stage ran until the first step was done, by JAX's own events."""
+        return {stage: self.setup_counts[stage] + count for stage, count in self.step_counts.items()}
+
+
+def train(job: Job) -> Run:
+    """Import, set up, and train; take the times.
+
+    Args:
+        job: What to run.
+
+    Returns:
+        Times, losses and counts.
+    """
+    import jax
+
+    from prejit.cli.demo import model, text
+    from prejit.cli.demo.clock import StageRecorder, count_stages, split_time
+    from prejit.cli.demo.sizes import Size
+
+    size = Size(**job.size)
+    layer = model.make_layer(size.nr_heads)
+    optimizer = model.make_optimizer()
+    read_counters = dict[str, Any]
+    if job.mark == "prejit":
+        import prejit
+
+        prejit.configure(cache_dir=job.cache_dir)
+        read_counters = prejit.counters
+        layer = prejit.component(layer)
+        step = prejit.component(model.make_train_step(layer, optimizer), donate_argnums=(0, 1))
+    else:
+        if job.cache_dir is not None:
+            jax.config.update("jax_compilation_cache_dir", job.cache_dir)
+        step = jax.jit(model.make_train_step(layer, optimizer), donate_argnums=(0, 1))
+    recorder = StageRecorder()
+    recorder.start()
+    imported_s = time.monotonic()
+
+    batches = text.draw_batches(text.read_text(size.text_bytes), batch=size.batch, context=size.context)
+    params = model.init_params(size, jax.random.key(0))
+    state = optimizer.init(params)
+    jax.block_until_ready((params, state))
+    set_up_s = time.monotonic()
+
+    params, state, loss = jax.block_until_ready(step(params, state, next(batches)))
+    stepped_s = time.monotonic()
+
+    losses, step_times_s = [float(loss)], [0.0]
+    for _ in range(size.nr_steps - 1):
+        begin_s = time.monotonic()
+        params, state, loss = step(params, state, next(batches))
+        losses.append(float(loss))
+        step_times_s.append(time.monotonic() - begin_s)
+
+    spans = recorder.spans
+    parts = split_time(spans, set_up_s, stepped_s)
+    return Run(
+        time_to_first_step_s=stepped_s - job.started_s,
+        import_s=imported_s - job.started_s,
+        setup_s=set_up_s - imported_s,
+        trace_s=parts["trace"],
+        lower_s=parts["lower"],
+        compile_s=parts["compile"],
+        load_s=parts["load"],
+        first_run_s=parts["rest"],
+        steady_step_s=statistics.median(step_times_s[1:] or step_times_s),
+        losses=losses,
+        setup_counts=count_stages(spans, imported_s, set_up_s),
+        step_counts=count_stages(spans, set_up_s, stepped_s),
+        counters=read_counters(),
+    )
+
+
+if __name__ == "__main__":
+    json.dump(asdict(train(Job(**json.loads(sys.argv[1])))), sys.stdout)
