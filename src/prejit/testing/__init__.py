@@ -1,0 +1,10 @@
+"""What tests of prejit, and of what is built on it, need: owns the store's contract and a faulty file system.
+
+May know every other package; no other package may know it.
+Invariant: importing it needs neither pytest nor JAX.
+"""
+
+from prejit.testing.contract import StoreContract, make_entry
+from prejit.testing.faults import BrokenLocks, FaultyFileSystem, SimulatedCrash
+
+__all__ = ["BrokenLocks", "FaultyFileSystem", "SimulatedCrash", "StoreContract", "make_entry"]
