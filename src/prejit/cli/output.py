@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-_SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -110,12 +108,14 @@ def format_size(size_bytes: int | None) -> str:
     """
     if size_bytes is None:
         return "no cap"
+    if size_bytes < 1000:
+        return f"{size_bytes} B"
     size = float(size_bytes)
-    for unit in _SIZE_UNITS:
-        if size < 1000 or unit == _SIZE_UNITS[-1]:
-            break
+    for unit in ("kB", "MB", "GB"):
         size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        if size < 1000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"
 
 
 def format_age(seconds: float) -> str:

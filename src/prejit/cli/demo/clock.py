@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-STAGES = ("trace", "lower", "compile", "load")
+STAGES: tuple[str, ...] = ("trace", "lower", "compile", "load")
 
 _STAGE_OF_EVENT = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
@@ -46,7 +46,7 @@ def split_time(spans: Iterable[Span], begin_s: float, end_s: float) -> dict[str,
     cuts = sorted(
         {begin_s, end_s} | {min(max(edge, begin_s), end_s) for span in inside for edge in (span.begin_s, span.end_s)}
     )
-    seconds = dict.fromkeys((*STAGES, "rest"), 0.0)
+    seconds: dict[str, float] = dict.fromkeys((*STAGES, "rest"), 0.0)
     for left, right in itertools.pairwise(cuts):
         covering = [span for span in inside if span.begin_s <= left and span.end_s >= right]
         innermost = max(covering, key=lambda span: (span.begin_s, -span.end_s), default=None)
@@ -89,7 +89,7 @@ class StageRecorder:
         with self._lock:
             return tuple(self._spans)
 
-    def _record(self, event: str, duration_s: float, **_: str | int) -> None:
+    def _record(self, event: str, duration_secs: float, **_: str | int) -> None:
         if event == _RETRIEVAL_EVENT:
             self._retrieved_in.add(threading.get_ident())
             return
@@ -99,4 +99,4 @@ class StageRecorder:
         if stage == "compile" and threading.get_ident() in self._retrieved_in:
             self._retrieved_in.discard(threading.get_ident())
             stage = "load"
-        self.add(stage, duration_s)
+        self.add(stage, duration_secs)

@@ -8,6 +8,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -73,7 +74,8 @@ def train(job: Job) -> Run:
     size = Size(**job.size)
     layer = model.make_layer(size.nr_heads)
     optimizer = model.make_optimizer()
-    read_counters = dict[str, Any]
+    step: Callable[..., Any]
+    read_counters: Callable[[], Mapping[str, Any]] = dict[str, Any]
     if job.mark == "prejit":
         import prejit
 
@@ -120,7 +122,7 @@ def train(job: Job) -> Run:
         losses=losses,
         setup_counts=count_stages(spans, imported_s, set_up_s),
         step_counts=count_stages(spans, set_up_s, stepped_s),
-        counters=read_counters(),
+        counters=dict(read_counters()),
     )
 
 

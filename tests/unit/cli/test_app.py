@@ -1,0 +1,53 @@
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from prejit.cli.app import app
+
+LIST_IMPORTS = """
+import sys
+from prejit.cli.app import main
+sys.argv = ["prejit", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", [["--help"], ["cache", "--help"], ["cache", "ls"], ["cache", "stats", "--json"]])
+def test_jax_is_not_imported_where_it_is_not_needed(run_python, command):
+    imported = run_python(LIST_IMPORTS, *command).stderr.split()
+    assert "prejit.cli.app" in imported
+    assert not {"jax", "jaxlib", "optax"}.intersection(imported)
+
+
+def test_help_names_every_command():
+    shown = CliRunner().invoke(app, ["--help"]).output
+    for command in ("demo", "doctor", "cache"):
+        assert command in shown
+
+
+def test_python_m_is_the_command(run_python):
+    code = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', 'prejit', *sys.argv[1:]]))"
+    assert run_python(code, "--version").stdout.startswith("prejit")
+    wrong = run_python(code, "no-such-command", check=False)
+    assert wrong.returncode == 2
+    assert "No such command" in wrong.stderr
+
+
+def test_a_wrong_variable_is_told_without_source_lines(run_python):
+    wrong = run_python(LIST_IMPORTS, "cache", "stats", env={"PREJIT_STRICT": "perhaps"}).stderr
+    first_line = wrong.splitlines()[0]
+    assert first_line.startswith("prejit: ignoring PREJIT_STRICT")
+    assert "warnings.warn" not in wrong
+
+
+def test_demo_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optax", None)
+    monkeypatch.setattr("prejit.cli.demo.command.find_spec", lambda name: None)
+    done = CliRunner().invoke(app, ["demo"])
+    assert done.exit_code == 2
+    assert "pip install 'prejit[demo]'" in done.stderr
