@@ -167,7 +167,7 @@ def _directory(value: object) -> Path | None:
         return None
     if not isinstance(value, str | os.PathLike):
         raise _BadValueError("a path, or None for no directory")
-    text: object = os.fspath(cast("os.PathLike[str]", value))  # bytes paths come out as bytes
+    text = cast("object", os.fspath(cast("os.PathLike[str]", value)))  # a path of bytes gives bytes
     if not isinstance(text, str) or "\0" in text:
         raise _BadValueError("a path as text")
     # Absolute now, so that a later chdir does not move the store.
@@ -235,6 +235,7 @@ _OPTIONS: Mapping[str, _Option] = {
     "hoist_bytes": _Option("hoist_bytes", "PREJIT_HOIST_BYTES", _whole, _whole_text),
     "link": _Option("link", "PREJIT_LINK", *[_word("auto", "inline", "outline", "separate")] * 2),
 }
+_PREFIX = "PREJIT_"
 _VARIABLES = {option.variable: option for option in _OPTIONS.values()}
 
 
@@ -326,8 +327,10 @@ def _parse_environment() -> tuple[dict[str, object], list[str]]:
     for variable, text in sorted(_environment.items()):
         option = _VARIABLES.get(variable)
         if option is None:
-            close = difflib.get_close_matches(variable, _VARIABLES, n=1)
-            hint = f"did you mean {close[0]}?" if close else "unset it"
+            # The common beginning would make everything close.
+            known = [name.removeprefix(_PREFIX) for name in _VARIABLES]
+            close = difflib.get_close_matches(variable.removeprefix(_PREFIX), known, n=1)
+            hint = f"did you mean {_PREFIX}{close[0]}?" if close else "unset it"
             problems.append(f"ignoring {variable}: it is not a variable that prejit knows\nhint: {hint}")
         elif text.strip() or option.field == "cache_dir":
             try:
@@ -347,26 +350,15 @@ def _load() -> Settings:
         if _process is not None:
             return _process
         fields, problems = _parse_environment()
-        for variable in [name for name in _environment if name not in _VARIABLES]:
-            del _environment[variable]
         fields |= _configured
         if "cache_dir" not in fields:
             fields["cache_dir"] = _default_cache_dir()
         loaded = Settings(**fields)  # pyright: ignore[reportArgumentType]  # every value went through its check
         _process = loaded
         _enabled = loaded.enabled
-    _warn_once(problems)
+    for problem in problems:
+        warnings.warn(problem, PrejitWarning, stacklevel=3)
     return loaded
-
-
-_warned: set[str] = set()
-
-
-def _warn_once(problems: list[str]) -> None:
-    fresh = [problem for problem in problems if problem not in _warned]
-    _warned.update(fresh)
-    for problem in fresh:
-        warnings.warn(problem, PrejitWarning, stacklevel=4)
 
 
 def settings() -> Settings:
@@ -476,9 +468,8 @@ def reset(environment: Mapping[str, str] | None = None) -> None:
     source = os.environ if environment is None else environment
     with _lock:
         _environment.clear()
-        _environment.update({name: text for name, text in source.items() if name.startswith("PREJIT_")})
+        _environment.update({name: text for name, text in source.items() if name.startswith(_PREFIX)})
         _configured.clear()
-        _warned.clear()
         _process = None
         _generation += 1
         # The one setting that is read before anybody asks for the settings.

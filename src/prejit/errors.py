@@ -20,8 +20,6 @@ Every error pickles, has a stable `code` and typed fields, and says: what failed
 instead and where, then one hint. Fields are plain values, so an error crosses the wire as its code and fields.
 """
 
-# ruff: noqa: N818 -- the public names are fixed: what happened, not "...Error"
-
 from collections.abc import Iterable
 from typing import ClassVar
 
