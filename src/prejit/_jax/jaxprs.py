@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax._src import core, dtypes, effects
@@ -89,6 +90,26 @@ def hlo_sharding(sharding: Any) -> tuple[bytes, list[Any]] | None:
     return described._hlo_sharding.to_proto().SerializeToString(), list(described._device_assignment)
 
 
+COPIED_ATTRIBUTES = frozenset({"_jit_info", "__signature__"})
+"""Attributes that `functools.wraps` copies from a jitted function onto a wrapper of JAX's; they hold a file name."""
+
+_PJIT = type(jax.jit(lambda: None))
+_SOURCE_FIELDS = frozenset({"fun_sourceinfo", "fun_signature"})
+
+
+def is_jit(value: object) -> bool:
+    """Say whether a value is what `jax.jit` returns."""
+    return isinstance(value, _PJIT)
+
+
+def jit_options(function: Any) -> tuple[Any, ...]:
+    """Return the arguments that a jitted function was made with, in a fixed order; empty if it does not keep them."""
+    info = getattr(function, "_jit_info", None)
+    if info is None:
+        return ()
+    return tuple((name, getattr(info, name)) for name in info._fields if name not in _SOURCE_FIELDS)
+
+
 def is_var(value: object) -> bool:
     """Say whether a value is a jaxpr's variable."""
     return isinstance(value, core.Var)
@@ -153,6 +174,9 @@ def fields_of(value: object) -> list[tuple[str, Any]] | None:
         return list(slots_of(value, _AVAL_CACHES))
     if isinstance(value, core.ManualAxisType):
         return list(slots_of(value))
+    if isinstance(value, jax.ShapeDtypeStruct):
+        names = ("shape", "dtype", "weak_type", "sharding", "manual_axis_type", "memory_space", "is_ref")
+        return [(name, getattr(value, name, None)) for name in names]
     if isinstance(value, core.AxisEnv):
         return list(slots_of(value))
     if isinstance(value, lax.Tolerance):

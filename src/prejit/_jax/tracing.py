@@ -1,0 +1,172 @@
+"""What the library needs from JAX's tracing: who is tracing, what a call looks like, what a trace produced."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import config as jax_config
+from jax._src import core, pjit, traceback_util
+from jax._src.array import ArrayImpl
+
+api_boundary = traceback_util.api_boundary
+"""Decorate a function so that frames of JAX and of registered files below it are left out of tracebacks."""
+
+register_exclusion: Callable[[str], None] = traceback_util.register_exclusion
+"""Leave the frames of a file out of tracebacks, as JAX does with its own."""
+
+Tracer = core.Tracer
+trace_context: Callable[[], Any] = jax_config.trace_context
+call_type: Callable[[Any], Any] = pjit.convert_to_metaty
+"""Describe one argument as dispatch sees it: aval, sharding, layout, committed or not; hashable."""
+
+
+def is_top_level() -> bool:
+    """Say whether no trace is under way in this thread."""
+    return core.trace_state_clean()
+
+
+def needs_plain_jit() -> bool:
+    """Say whether a debugging mode is on that only JAX's own path honours (NaN and Inf checks, key reuse, no execution)."""
+    return bool(
+        jax_config.debug_nans.value
+        or jax_config.debug_infs.value
+        or jax_config.debug_key_reuse.value
+        or jax_config.no_execution.value
+        or jax_config.enable_pgle.value
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TracedProgram:
+    """A trace, with its parts under one name on every JAX version.
+
+    Attributes:
+        traced: JAX's own `jax.stages.Traced`.
+        closed_jaxpr: The closed jaxpr.
+        consts: Its constants, in order.
+        in_avals: Types of its inputs, in order.
+        out_avals: Types of its outputs.
+        donated: Which inputs are donated.
+        debug_info: Names of the arguments, for messages.
+        effects: Its effects.
+        name: Name of the function in the module.
+    """
+
+    traced: Any
+    closed_jaxpr: Any
+    consts: tuple[Any, ...]
+    in_avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+    donated: tuple[bool, ...]
+    debug_info: Any
+    effects: tuple[Any, ...]
+    name: str
+
+
+def open_traced(traced: Any) -> TracedProgram:
+    """Take apart what `jax.jit(f).trace(...)` returned."""
+    closed = traced.jaxpr
+    debug_info = getattr(closed, "debug_info", None)
+    if debug_info is None:
+        debug_info = closed.jaxpr.debug_info
+    return TracedProgram(
+        traced=traced,
+        closed_jaxpr=closed,
+        consts=tuple(closed.consts),
+        in_avals=tuple(closed.in_avals),
+        out_avals=tuple(closed.out_avals),
+        donated=tuple(traced._params["donated_invars"]),
+        debug_info=debug_info,
+        effects=tuple(closed.effects),
+        name=str(traced._params["name"]),
+    )
+
+
+def lower_with_arguments(program: TracedProgram, hoisted: Sequence[int], flat: Sequence[Any]) -> Any:
+    """Lower a traced program with some of its constants as leading arguments.
+
+    Args:
+        program: The traced program.
+        hoisted: Positions of the constants that become arguments, in order.
+        flat: The flat arguments or their specs.
+
+    Returns:
+        A `jax.stages.Lowered` that takes the hoisted constants and then the flat arguments.
+    """
+    jaxpr = getattr(program.closed_jaxpr, "jaxpr", program.closed_jaxpr)
+    position = {index: place for place, index in enumerate(hoisted)}
+
+    def hoisting(*values: Any) -> Any:
+        consts = [values[position[i]] if i in position else const for i, const in enumerate(program.consts)]
+        return core.eval_jaxpr(jaxpr, consts, *values[len(hoisted) :])
+
+    hoisting.__name__ = hoisting.__qualname__ = program.name
+    donated = tuple(len(hoisted) + i for i, is_donated in enumerate(program.donated) if is_donated)
+    return jax.jit(hoisting, donate_argnums=donated).lower(*[program.consts[i] for i in hoisted], *flat)
+
+
+def size_bytes(value: Any) -> int:
+    """Return the size of a constant's data; 0 for what is not an array."""
+    return int(getattr(value, "nbytes", 0))
+
+
+def aval_of(value: Any) -> Any:
+    """Return the type of a concrete value."""
+    return core.shaped_abstractify(value)
+
+
+def devices_of(flat: Sequence[Any]) -> list[Any]:
+    """Return the devices that a call's committed arguments fix, in order, or an empty list if none does."""
+    for value in flat:
+        sharding = getattr(value, "sharding", None)
+        if sharding is None or isinstance(value, Tracer):
+            continue
+        if getattr(value, "_committed", isinstance(value, jax.ShapeDtypeStruct)) and hasattr(sharding, "device_set"):
+            return list(getattr(sharding, "_device_assignment", None) or sharding.device_set)
+    return []
+
+
+def has_mixed_devices(flat: Sequence[Any]) -> bool:
+    """Say whether committed arguments ask for different devices, which JAX refuses when it lowers."""
+    asked = {
+        tuple(d.id for d in value.sharding._device_assignment)
+        for value in flat
+        if isinstance(value, jax.Array) and not isinstance(value, Tracer) and getattr(value, "_committed", False)
+    }
+    return len(asked) > 1
+
+
+def default_device() -> Any:
+    """Return the device that uncommitted computations go to in this thread."""
+    chosen = jax.config.jax_default_device
+    if chosen is None:
+        return jax.local_devices()[0]
+    return jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen
+
+
+def is_native(array: np.ndarray) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
+    """Say whether an array's numbers are in this machine's byte order."""
+    return array.dtype.isnative
+
+
+__all__ = [
+    "ArrayImpl",
+    "TracedProgram",
+    "Tracer",
+    "api_boundary",
+    "aval_of",
+    "call_type",
+    "default_device",
+    "devices_of",
+    "has_mixed_devices",
+    "is_native",
+    "is_top_level",
+    "lower_with_arguments",
+    "needs_plain_jit",
+    "open_traced",
+    "register_exclusion",
+    "size_bytes",
+    "trace_context",
+]

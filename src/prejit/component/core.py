@@ -1,0 +1,159 @@
+"""What every call of one component shares: the function, its options, and one dispatch for each configuration."""
+
+import dataclasses
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from prejit._jax import tracing
+from prejit._jax.environment import dispatch_token
+from prejit.component.dispatch import Dispatch
+from prejit.config import Link
+from prejit.events import Tally
+from prejit.signature.binding import Binder
+from prejit.signature.partition import box, has_static_leaves
+from prejit.signature.statics import Static
+from prejit.stage.listeners import on_clear
+
+__all__ = ["Core", "Options"]
+
+tracing.register_exclusion(__file__)
+
+_MAX_DISPATCHES = 8  # Configurations outside JAX's own trace context; the oldest goes first.
+_DIRECTLY_TAKEN = frozenset({tracing.ArrayImpl, bool, int, float, complex, Static})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """Hold what the decorator was given, checked."""
+
+    static_argnums: tuple[int, ...]
+    static_argnames: tuple[str, ...]
+    donate_argnums: tuple[int, ...]
+    donate_argnames: tuple[str, ...]
+    link: Link | None
+    key: str | None
+    version: str | None
+    deps: tuple[Any, ...]
+    env: tuple[str, ...]
+
+    def jit_arguments(self) -> dict[str, Any]:
+        """Return the options that `jax.jit` takes; those that were not given are left out, as it tells the difference."""
+        names = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+
+class Core:
+    """Hold one component's function, options and dispatches.
+
+    **Threads**: any.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Options, name: str | None) -> None:
+        self.function = function
+        self.options = options
+        self.name = name or _display_name(function)
+        self.binder = Binder(function, options.static_argnums, options.static_argnames)
+        self.tally = Tally()
+        self.seen_keys: set[str] = set()
+        self.is_binding = self.binder.has_statics
+        # JAX's own checks of the function and the argument numbers, in JAX's words.
+        self.plain = jax.jit(_hashable(function), **options.jit_arguments())
+        self._dispatches: dict[Any, Dispatch] = {}
+        self._lock = threading.Lock()
+        on_clear(self)
+        _renew_lock_after_fork(self)
+
+    def dispatch(self) -> Dispatch:
+        """Return the dispatch for the configuration of this thread."""
+        token = dispatch_token()
+        found = self._dispatches.get(token)
+        if found is None:
+            with self._lock:
+                found = self._dispatches.get(token)
+                if found is None:
+                    if len(self._dispatches) >= _MAX_DISPATCHES:
+                        self._dispatches.pop(next(iter(self._dispatches)))
+                    found = self._dispatches[token] = Dispatch(self)
+        return found
+
+    def forget(self) -> None:
+        """Drop everything that is in memory for this component; the next call looks it up again."""
+        for dispatch in list(self._dispatches.values()):
+            dispatch.forget()
+
+    def explicit_identity(self) -> tuple[tuple[str, str], ...]:
+        """Return the ingredients that the user gave."""
+        options = self.options
+        named = [("key", options.key), ("version", options.version)]
+        given = [(name, value) for name, value in named if value is not None]
+        given += [(f"dep{n}", dep) for n, dep in enumerate(options.deps)]
+        given += [(f"env:{name}", repr(os.environ.get(name))) for name in options.env]
+        return tuple(given)
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a call with this argument may go straight to the C++ dispatch.
+
+        What may not: arrays of another byte order, on whose bytes a warm C++ dispatch would compute as they are; array
+        subclasses such as masked arrays; and leaves that are not arrays.
+        """
+        if type(value) is np.ndarray:
+            return value.dtype.isnative
+        return all(
+            type(leaf) in _DIRECTLY_TAKEN
+            or (type(leaf) is np.ndarray and leaf.dtype.isnative)
+            or isinstance(leaf, np.generic | jax.Array)
+            for leaf in jax.tree_util.tree_leaves(value)
+        )
+
+    def normalize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put leaves that are not arrays into the tree's structure, where that is allowed."""
+        leaves = [leaf for leaf in jax.tree_util.tree_leaves((args, kwargs)) if type(leaf) is not Static]
+        return box((args, kwargs)) if has_static_leaves(leaves) else (args, kwargs)
+
+    def call_unusual(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call that the C++ dispatch must not see as it is."""
+        leaves = jax.tree_util.tree_leaves((args, kwargs))
+        if any(isinstance(leaf, np.ndarray) and (type(leaf) is not np.ndarray or not leaf.dtype.isnative) for leaf in leaves):
+            # A fresh jit has seen nothing yet, so it refuses or converts the array as JAX does on a first call.
+            return self.dispatch().fresh_jit()(*args, **kwargs)
+        if jax.config.jax_disable_jit:
+            return self.dispatch().body(*args, **kwargs)
+        args, kwargs = self.normalize(args, kwargs)
+        return self.dispatch().call(*args, **kwargs)
+
+
+def _display_name(function: Callable[..., Any]) -> str:
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    name = getattr(inner, "__name__", None)
+    return name if isinstance(name, str) else type(inner).__name__
+
+
+def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, or a stand-in where it can't be a key of JAX's caches (a module that holds arrays)."""
+    try:
+        hash(function)
+    except TypeError:
+        return lambda *args, **kwargs: function(*args, **kwargs)
+    return function
+
+
+def _renew_lock_after_fork(core: Core) -> None:
+    _cores.add(core)
+
+
+def _renew_locks() -> None:
+    for core in list(_cores):
+        core._lock = threading.Lock()  # pyright: ignore[reportPrivateUsage]
+
+
+_cores: "weakref.WeakSet[Core]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_renew_locks)

@@ -1,0 +1,204 @@
+"""The decorator: check its arguments, find the component that a key already names, wrap the function."""
+
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from prejit._jax import tracing
+from prejit.component.core import Core, Options
+from prejit.component.wrapper import Component
+from prejit.config import Link
+from prejit.errors import ConfigError, KeyingError, KeyReuse, mismatch
+
+__all__ = ["component"]
+
+tracing.register_exclusion(__file__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Direct = Literal["off", "auto", "on"]
+
+_LINKS = ("auto", "inline", "outline", "separate")
+_DIRECT = ("off", "auto", "on")
+
+_named: "weakref.WeakValueDictionary[tuple[str, str], Core]" = weakref.WeakValueDictionary()
+_named_lock = threading.Lock()
+
+
+@overload
+def component(fun: Callable[P, R], /) -> Component[P, R]: ...
+@overload
+def component(
+    fun: Callable[P, R],
+    /,
+    *,
+    key: str | None = None,
+    version: str | int | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Iterable[str] = (),
+    deps: Sequence[Any] = (),
+    env: Sequence[str] = (),
+    link: Link | None = None,
+    direct: Direct = "auto",
+    name: str | None = None,
+) -> Component[P, R]: ...
+@overload
+def component(
+    *,
+    key: str | None = None,
+    version: str | int | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Iterable[str] = (),
+    deps: Sequence[Any] = (),
+    env: Sequence[str] = (),
+    link: Link | None = None,
+    direct: Direct = "auto",
+    name: str | None = None,
+) -> Callable[[Callable[P, R]], Component[P, R]]: ...
+def component(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    key: str | None = None,
+    version: str | int | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Iterable[str] = (),
+    deps: Sequence[Any] = (),
+    env: Sequence[str] = (),
+    link: Link | None = None,
+    direct: Direct = "auto",
+    name: str | None = None,
+) -> Any:
+    """Make a function a component: compiled once for each kind of call, kept in the store, loaded ever after.
+
+    It is a drop-in for an inner `jax.jit`: called eagerly it runs its stored executable; under `jax.jit`, `jax.vmap`,
+    `jax.grad` and every other transformation it is a call of a jitted function. A missing, damaged or unusable store
+    costs a compile, never a result.
+
+    Args:
+        fun: The function; decorated directly or through `component(...)`.
+        key: An identity that you promise: two functions under one key are one component, and the second body is not
+            run. Without it the identity is the traced program itself.
+        version: Part of that identity; change it when the body changes.
+        static_argnums: Positions of arguments that are hashable Python values, as for `jax.jit`. They are compared by
+            type and exact bits: `0.0` and `-0.0`, `1` and `True` are different values.
+        static_argnames: The same by name.
+        donate_argnums: Positions of arguments whose buffers may be reused, as for `jax.jit`.
+        donate_argnames: The same by name.
+        deps: Values, functions or modules that the result depends on besides what is traced; by content.
+        env: Names of environment variables that the result depends on; by value.
+        link: How the call is placed in a surrounding program: `"inline"` lets XLA inline it, `"outline"` keeps it
+            apart, so XLA compiles its code once, `"auto"` decides, `"separate"` asks for an executable of its own, which
+            inside `jax.jit` is `"outline"`. None takes the setting `link`.
+        direct: Whether a call may be answered without tracing. Accepted; tracing always runs in this version unless
+            `key` is given.
+        name: Name in listings and logs. Default: the function's.
+
+    Returns:
+        A `Component` with the signature of `fun`.
+
+    Raises:
+        TypeError: `fun` is not a function that `jax.jit` accepts; the error is JAX's.
+        ConfigError: `link` or `direct` is not one of its words, or `version` is given without `key`.
+        KeyingError: Something in `deps` has no content to compare.
+
+    **Keyed on**: identity, types, weak types and placement of the arguments, donation, static values, JAX's and XLA's
+    configuration, versions and the device.
+    **Threads**: any; the first calls of several threads compile once.
+    **Donates**: what `donate_argnums` and `donate_argnames` say.
+
+    Example:
+        >>> import jax.numpy as jnp, prejit
+        >>> @prejit.component
+        ... def scale(x, factor=2.0):
+        ...     return x * factor
+        >>> float(scale(jnp.float32(3)))
+        6.0
+    """
+    if fun is None:
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            return component(
+                function, key=key, version=version, static_argnums=static_argnums, static_argnames=static_argnames,
+                donate_argnums=donate_argnums, donate_argnames=donate_argnames, deps=deps, env=env, link=link,
+                direct=direct, name=name,
+            )  # fmt: skip
+
+        return decorate
+    for what, value, words in (("link", link or "auto", _LINKS), ("direct", direct, _DIRECT)):
+        if value not in words:
+            expected = "one of " + ", ".join(repr(word) for word in words)
+            raise ConfigError(mismatch(f"decorating a component with {what}=", expected=expected, got=repr(value)))
+    if version is not None and key is None:
+        raise ConfigError(
+            mismatch("decorating a component with version=", expected="key= beside it", got="no key"),
+            hint="give the component a key, or leave version out: without a key the program itself is the identity",
+        )
+    options = Options(
+        static_argnums=_as_tuple(static_argnums, int),
+        static_argnames=_as_tuple(static_argnames, str),
+        donate_argnums=_as_tuple(donate_argnums, int),
+        donate_argnames=_as_tuple(donate_argnames, str),
+        link=link,
+        key=key,
+        version=None if version is None else str(version),
+        deps=tuple([_fingerprint(dep, f"deps[{n}]") for n, dep in enumerate(deps)]),
+        env=tuple(env),
+    )
+    core = Core(fun, options, name) if key is None else _named_core(fun, options, name)
+    return Component(fun, core)
+
+
+def _as_tuple(value: Any, kind: type) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, kind) else tuple(value)
+
+
+def _fingerprint(value: Any, path: str) -> str:
+    from prejit.key import fingerprint  # noqa: PLC0415  # 20 ms that a component without deps and key does not pay
+
+    return fingerprint(value, path)
+
+
+def _named_core(fun: Callable[..., Any], options: Options, name: str | None) -> Core:
+    """Return the component that already has this key, warning when its body is another one, or make it."""
+    assert options.key is not None
+    identity = (options.key, options.version or "")
+    with _named_lock:
+        first = _named.get(identity)
+        if first is None:
+            first = _named[identity] = Core(fun, options, name)
+            return first
+    if first.options != options:
+        raise ConfigError(
+            mismatch(
+                f"decorating a component with key={options.key!r}",
+                expected="the arguments of the first component under this key",
+                got="others",
+            ),
+            hint="give one of the two another key or version",
+        )
+    if _is_different(first.function, fun):
+        warnings.warn(
+            f"two functions share the key {options.key!r} (version {options.version!r}) and their bodies differ: the "
+            f"first one, {first.name}, runs for both\nhint: give one of them another key or version",
+            KeyReuse,
+            stacklevel=4,
+        )
+    return first
+
+
+def _is_different(first: Callable[..., Any], second: Callable[..., Any]) -> bool:
+    if first is second:
+        return False
+    try:
+        return _fingerprint(first, "function") != _fingerprint(second, "function")
+    except KeyingError:
+        return True

@@ -1,0 +1,175 @@
+"""The path of a call: C++ dispatch, and on a miss trace, prepare and run."""
+
+import functools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from prejit import events
+from prejit._jax import tracing
+from prejit._jax.dispatch import forget, make_dispatcher
+from prejit.config import settings
+from prejit.signature.binding import unwrap
+from prejit.signature.partition import box, has_static_leaves
+from prejit.signature.statics import Static
+from prejit.stage.flight import Flights
+
+if TYPE_CHECKING:
+    from prejit.component.core import Core
+    from prejit.key import ComponentKey
+    from prejit.stage.ladder import Bypass, Prepared
+
+__all__ = ["Dispatch"]
+
+tracing.register_exclusion(__file__)
+
+_MAX_CALLS = 512  # Kinds of call remembered here, besides JAX's C++ cache.
+_flights = Flights()
+
+
+class Dispatch:
+    """Dispatch the calls of one component under one configuration.
+
+    The jitted function is a closure of its own, so JAX's caches hold nothing of another component of the same function,
+    whose globals may have changed since, and everything goes when the component goes.
+    """
+
+    def __init__(self, core: "Core") -> None:
+        self._core = weakref.ref(core)
+        self.body = _make_body(core.function)
+        self.jitted = self.fresh_jit()
+        self._calls: OrderedDict[Any, "Prepared | Bypass"] = OrderedDict()
+        me = weakref.ref(self)
+
+        def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+            dispatch = me()
+            assert dispatch is not None  # the component that calls holds it
+            return dispatch.on_miss(args, kwargs)
+
+        self.call = make_dispatcher(
+            core.name, self.body, miss, sorted(core.binder.static_positions), sorted(core.binder.static_names)
+        )
+
+    @property
+    def core(self) -> "Core":
+        """The component, which is alive while it is being called."""
+        core = self._core()
+        assert core is not None
+        return core
+
+    def fresh_jit(self) -> Any:
+        """Return a new `jax.jit` of the function."""
+        return jax.jit(_make_body(self.core.function), **self.core.options.jit_arguments())
+
+    def forget(self) -> None:
+        """Drop the executables; the next call looks them up again."""
+        self._calls.clear()
+        forget(self.call)
+
+    def on_miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool]:
+        """Answer a call whose signature the C++ dispatch has not seen."""
+        leaves = [leaf for leaf in jax.tree_util.tree_leaves((args, kwargs)) if type(leaf) is not Static]
+        with events.attributed_to(self.core.tally):
+            if not tracing.is_top_level() or any(isinstance(leaf, tracing.Tracer) for leaf in leaves):
+                return self.call_inside(args, kwargs, leaves), None, False
+            prepared = None if tracing.needs_plain_jit() else self._prepared(args, kwargs, leaves)
+            if prepared is None or prepared.is_bypass:
+                return self.jitted(*args, **kwargs), None, False
+            out_flat = prepared.run(leaves)
+        from prejit._jax import executables  # noqa: PLC0415
+
+        out_tree = prepared.out_tree
+        loaded = prepared.loaded
+        loaded.used_by(self)
+        fast = executables.fastpath(loaded.executable, out_tree, leaves, out_flat, prepared.const_args)
+        return jax.tree_util.tree_unflatten(out_tree, out_flat), fast, False
+
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | Bypass | None":
+        try:
+            kind = self._kind_of_call(args, kwargs, leaves)
+        except Exception:  # noqa: BLE001  # not a value for JAX, which says so itself
+            return None
+        found = self._calls.get(kind)
+        if found is None:
+            with _flights.enter((id(self), kind), settings().lock_timeout_s):
+                found = self._calls.get(kind)
+                if found is None:
+                    found = self._calls[kind] = self._prepare(args, kwargs, leaves)
+                    while len(self._calls) > _MAX_CALLS:
+                        self._calls.popitem(last=False)
+        return found
+
+    def _kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+        everything, treedef = jax.tree_util.tree_flatten((args, kwargs))
+        statics = tuple([leaf for leaf in everything if type(leaf) is Static])
+        types = tuple([tracing.call_type(leaf) for leaf in leaves])
+        return treedef, statics, types, tracing.trace_context()
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | Bypass":
+        from prejit.stage.ladder import Bypass, prepare  # noqa: PLC0415  # see the note in stage/__init__.py
+
+        if tracing.has_mixed_devices(leaves):
+            return Bypass("its arguments are on different devices")
+        program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
+        core = self.core
+        prepared = prepare(program, leaves, core.name, core.explicit_identity())
+        if not prepared.is_bypass:
+            core.seen_keys.add(prepared.key.digest)
+        return prepared
+
+    def call_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+        """Put the call into the trace that is under way, as a call of a jitted function."""
+        from prejit._jax.outline import bind_outlined  # noqa: PLC0415
+        from prejit.component.policy import is_outlined  # noqa: PLC0415
+
+        link = self.core.options.link or settings().link
+        if link == "inline":
+            return self.jitted(*args, **kwargs)
+        traced = self.jitted.trace(*args, **kwargs)
+        if link == "auto" and not is_outlined(traced.jaxpr):
+            return self.jitted(*args, **kwargs)
+        return bind_outlined(traced, leaves)
+
+    # -- stages ahead of time, which share the trace -----------------------------------------------------------------
+
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Trace and return JAX's own stage."""
+        with events.attributed_to(self.core.tally):
+            return self.jitted.trace(*args, **kwargs)
+
+    def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return JAX's own compiled stage, from the store where possible."""
+        from prejit._jax import executables  # noqa: PLC0415
+        from prejit.stage.ladder import prepare  # noqa: PLC0415
+
+        with events.attributed_to(self.core.tally):
+            traced = self.jitted.trace(*args, **kwargs)
+            prepared = prepare(tracing.open_traced(traced), _specs(args, kwargs), self.core.name,
+                               self.core.explicit_identity())  # fmt: skip
+            if prepared.is_bypass:
+                return traced.lower().compile()
+            self.core.seen_keys.add(prepared.key.digest)
+            return executables.as_compiled(prepared.loaded.executable, prepared.const_args, traced)
+
+    def key_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ComponentKey":
+        """Return the key of a call's executable."""
+        from prejit.stage.ladder import build_key  # noqa: PLC0415
+
+        program = tracing.open_traced(self.trace(args, kwargs))
+        return build_key(program, _specs(args, kwargs), self.core.name, self.core.explicit_identity())
+
+
+def _specs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    return [leaf for leaf in jax.tree_util.tree_leaves((args, kwargs)) if type(leaf) is not Static]
+
+
+def _make_body(function: Callable[..., Any]) -> Callable[..., Any]:
+    def body(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = unwrap(args, kwargs)
+        out = function(*args, **kwargs)
+        return box(out) if has_static_leaves(jax.tree_util.tree_leaves(out)) else out
+
+    return functools.update_wrapper(body, function)

@@ -1,0 +1,174 @@
+"""The object that `prejit.component` returns."""
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from prejit._jax import tracing
+from prejit.component.core import _DIRECTLY_TAKEN as DIRECTLY_TAKEN  # pyright: ignore[reportPrivateUsage]
+from prejit.component.core import Core
+from prejit.config import is_enabled
+
+if TYPE_CHECKING:
+    from prejit.key import ComponentKey
+
+__all__ = ["CacheInfo", "Component"]
+
+tracing.register_exclusion(__file__)
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """Count what one component did in this process.
+
+    A call that the C++ dispatch answers is not a lookup and is not counted.
+
+    Attributes:
+        hits: Lookups answered from memory or the store.
+        misses: Lookups that had to compile.
+        bypasses: Kinds of call that can't be stored and run as under `jax.jit`.
+        traces: JAX trace events, of nested jitted functions too.
+        lowerings: JAX lowering events.
+        compiles: JAX compile events.
+        loads: Executables loaded.
+        entries: Distinct keys seen.
+    """
+
+    hits: int
+    misses: int
+    bypasses: int
+    traces: int
+    lowerings: int
+    compiles: int
+    loads: int
+    entries: int
+
+
+class Component(Generic[P, R]):
+    """A function that is compiled once and kept; see `prejit.component`.
+
+    It pickles and copies by reference, as a function does. On a class it is a method.
+    """
+
+    __wrapped__: Callable[P, R]
+
+    def __init__(self, function: Callable[P, R], core: Core) -> None:
+        functools.update_wrapper(self, function)
+        self._core = core
+
+    @tracing.api_boundary
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function, as `jax.jit` of it would."""
+        core = self._core
+        if not is_enabled():
+            return core.plain(*args, **kwargs)
+        positional: Any = args
+        named: Any = kwargs
+        if kwargs or core.is_binding:
+            positional, named = core.binder.bind(args, kwargs)
+        for value in positional:
+            if type(value) not in DIRECTLY_TAKEN and not core.takes(value):
+                return core.call_unusual(positional, named)
+        for value in named.values():
+            if type(value) not in DIRECTLY_TAKEN and not core.takes(value):
+                return core.call_unusual(positional, named)
+        return core.dispatch().call(*positional, **named)
+
+    @tracing.api_boundary
+    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Trace for arguments or their specs.
+
+        Args:
+            *args: Arrays, or `jax.ShapeDtypeStruct` in their place.
+            **kwargs: The same by name.
+
+        Returns:
+            A `jax.stages.Traced`.
+
+        Example:
+            >>> import jax, prejit
+            >>> prejit.component(lambda x: x * 2).trace(jax.ShapeDtypeStruct((3,), "float32")).out_info.shape
+            (3,)
+        """
+        positional, named = self._ahead(args, kwargs)
+        return self._core.dispatch().trace(positional, named)
+
+    @tracing.api_boundary
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Trace and lower for arguments or their specs; returns a `jax.stages.Lowered`."""
+        return self.trace(*args, **kwargs).lower()
+
+    @tracing.api_boundary
+    def compile(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Get the executable for arguments or their specs, from the store if it is there.
+
+        Returns:
+            A `jax.stages.Compiled`. A later call with such arguments finds the executable in memory.
+
+        Example:
+            >>> import jax, prejit
+            >>> compiled = prejit.component(lambda x: x * 2).compile(jax.ShapeDtypeStruct((), "float32"))
+            >>> float(compiled(jax.numpy.float32(3)))
+            6.0
+        """
+        positional, named = self._ahead(args, kwargs)
+        return self._core.dispatch().compile(positional, named)
+
+    @tracing.api_boundary
+    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Return shapes and dtypes of the result for arguments or their specs; nothing is compiled or stored."""
+        return self.trace(*args, **kwargs).out_info
+
+    @tracing.api_boundary
+    def key_for(self, *args: P.args, **kwargs: P.kwargs) -> "ComponentKey":
+        """Return the key under which the executable for arguments or their specs is stored.
+
+        Raises:
+            KeyingError: The call can't be stored; the reason says why.
+        """
+        positional, named = self._ahead(args, kwargs)
+        return self._core.dispatch().key_for(positional, named)
+
+    def cache_info(self) -> CacheInfo:
+        """Count what this component did in this process."""
+        core = self._core
+        names = ("hits", "misses", "bypasses", "traces", "lowerings", "compiles", "loads")
+        return CacheInfo(*[core.tally.get(name) for name in names], entries=len(core.seen_keys))
+
+    def cache_clear(self) -> None:
+        """Forget what is in memory for this component, counts included; the store keeps its entries."""
+        self._core.forget()
+        self._core.tally.clear()
+        self._core.seen_keys.clear()
+
+    def _ahead(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return self._core.normalize(*self._core.binder.bind(args, kwargs))
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "Component[P, R]": ...
+    @overload
+    def __get__(
+        self: "Component[Concatenate[T, Q], R]", instance: T, owner: type | None = None
+    ) -> Callable[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Bind as a method."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __copy__(self) -> "Component[P, R]":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Component[P, R]":
+        return self
+
+    def __repr__(self) -> str:
+        return f"<prejit.component {self._core.name}>"

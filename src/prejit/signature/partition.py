@@ -1,0 +1,129 @@
+"""Leaves that are not arrays, inside registered classes: static by content, on the way in and on the way out.
+
+An equinox module holds activation functions and strings among its leaves; `jax.jit` refuses it. A leaf that is not an
+array and sits below a node of a class that someone registered is made part of the tree's structure for the call. In
+lists, tuples, dictionaries and as an argument of its own, such a leaf is the mistake that `jax.jit` reports.
+"""
+
+from collections import OrderedDict, defaultdict
+from typing import Any
+
+import jax
+import numpy as np
+
+from prejit.signature.statics import exact_token
+
+__all__ = ["box", "has_static_leaves"]
+
+_CONTAINERS = (tuple, list, dict, type(None), OrderedDict, defaultdict)
+_SCALARS = (bool, int, float, complex)
+
+
+def is_array_like(leaf: Any) -> bool:
+    """Say whether JAX takes a leaf as an array."""
+    return (
+        isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct)
+        or type(leaf) in _SCALARS
+        or hasattr(leaf, "__jax_array__")
+        or isinstance(leaf, jax.core.Tracer)
+    )
+
+
+class _Structure:
+    """The static part of a boxed tree: its treedef, the static leaves and where they go."""
+
+    __slots__ = ("_token", "leaves", "treedef")
+
+    def __init__(self, treedef: Any, leaves: tuple[Any, ...]) -> None:
+        self.treedef = treedef
+        self.leaves = leaves  # _HOLE where an array goes
+        self._token = (treedef, tuple([_leaf_token(leaf) for leaf in leaves]))
+
+    def __hash__(self) -> int:
+        return hash(self._token)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Structure) and self._token == other._token
+
+    def __repr__(self) -> str:
+        return f"{self.treedef} with static leaves"
+
+
+class _Hole:
+    def __repr__(self) -> str:
+        return "*"
+
+
+_HOLE = _Hole()
+
+
+def _leaf_token(leaf: Any) -> Any:
+    try:
+        return exact_token(leaf)
+    except TypeError:
+        return _ByIdentity(leaf)
+
+
+class _ByIdentity:
+    """Compare an unhashable leaf by identity; it is kept alive, so its identity is not given to another object."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Any) -> None:
+        self.leaf = leaf
+
+    def __hash__(self) -> int:
+        return id(self.leaf)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self.leaf is other.leaf
+
+
+class Boxed:
+    """A tree whose arrays are children and whose other leaves are structure; unflattening gives the tree itself."""
+
+    __slots__ = ("arrays", "structure")
+
+    def __init__(self, arrays: list[Any], structure: _Structure) -> None:
+        self.arrays = arrays
+        self.structure = structure
+
+
+def _unbox(structure: _Structure, arrays: Any) -> Any:
+    remaining = iter(arrays)
+    leaves = [next(remaining) if leaf is _HOLE else leaf for leaf in structure.leaves]
+    return jax.tree_util.tree_unflatten(structure.treedef, leaves)
+
+
+jax.tree_util.register_pytree_node(Boxed, lambda boxed: (boxed.arrays, boxed.structure), _unbox)
+
+
+def has_static_leaves(leaves: list[Any]) -> bool:
+    """Say whether any leaf is not an array."""
+    return not all(is_array_like(leaf) for leaf in leaves)
+
+
+def box(tree: Any) -> Any:
+    """Replace every subtree of a registered class that holds leaves which are not arrays by a `Boxed`.
+
+    Returns:
+        The tree itself where there is nothing to box. Leaves that are a mistake are left in place, for JAX to report.
+    """
+    return jax.tree_util.tree_map(_box_node, tree, is_leaf=_is_registered_class)
+
+
+def _is_registered_class(node: Any) -> bool:
+    if type(node) in _CONTAINERS or isinstance(node, tuple) or is_array_like(node):
+        return False
+    return not jax.tree_util.all_leaves([node])
+
+
+def _box_node(node: Any) -> Any:
+    if not _is_registered_class(node):
+        return node
+    leaves, treedef = jax.tree_util.tree_flatten(node)
+    if not has_static_leaves(leaves):
+        return node
+    arrays = [leaf for leaf in leaves if is_array_like(leaf)]
+    structure = _Structure(treedef, tuple([_HOLE if is_array_like(leaf) else leaf for leaf in leaves]))
+    return Boxed(arrays, structure)

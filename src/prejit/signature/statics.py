@@ -1,0 +1,69 @@
+"""Static values, compared by type and exact bits.
+
+`jax.jit` compares static arguments with `==`, so `0.0` and `-0.0` share a program and NaN never finds its own. Here
+types are part of values, also inside tuples, frozen sets, named tuples and frozen dataclasses.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Static", "exact_token"]
+
+_PLAIN = (int, str, bool, bytes, type(None))
+
+
+def exact_token(value: Any) -> Any:
+    """Return something hashable that is equal for two values only if they are the same value of the same type.
+
+    Raises:
+        TypeError: The value, or something in it, is not hashable.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, value
+    if kind is float:
+        return kind, value.hex()
+    if kind is complex:
+        return kind, value.real.hex(), value.imag.hex()
+    if isinstance(value, np.generic):
+        return kind, value.dtype, value.tobytes()
+    if isinstance(value, tuple):
+        return kind, tuple([exact_token(item) for item in value])
+    if kind is frozenset:
+        return kind, frozenset([exact_token(item) for item in value])
+    if dataclasses.is_dataclass(value) and _has_generated_equality(kind):
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
+        return kind, tuple([exact_token(field) for field in fields])
+    hash(value)
+    return kind, value
+
+
+def _has_generated_equality(kind: type) -> bool:
+    params = getattr(kind, "__dataclass_params__", None)
+    return params is not None and params.eq and params.frozen and kind.__eq__.__qualname__.endswith("__eq__")
+
+
+class Static:
+    """Wrap a static value so that JAX's caches tell it from every other value.
+
+    Raises:
+        TypeError: The value is not hashable.
+    """
+
+    __slots__ = ("_hash", "token", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.token = exact_token(value)
+        self._hash = hash(self.token)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Static) and self.token == other.token)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
