@@ -376,7 +376,7 @@ def _class(walker: _Walker, value: type) -> bytes:
 
 
 def _treedef(walker: _Walker, value: Any) -> bytes:
-    from prejit.key.fingerprint import treedef_token
+    from prejit.key.fingerprint import treedef_token  # It encodes arrays with this module.
 
     return treedef_token(value)
 
