@@ -18,8 +18,8 @@ _STAGE_OF_EVENT = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
-# Comes inside a backend compile that JAX's persistent cache answered: then that compile was a load.
-_RETRIEVAL_EVENT = "/jax/compilation_cache/cache_retrieval_time_sec"
+# Comes inside a backend compile that a cache answered, JAX's own or prejit in its place: then that compile was a load.
+_HIT_EVENT = "/jax/compilation_cache/cache_hits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,14 @@ class StageRecorder:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spans: list[Span] = []
-        self._retrieved_in: set[int] = set()
+        self._answered_in: set[int] = set()
 
     def start(self) -> None:
         """Register with JAX; there is no way back, so a process starts one recorder."""
         import jax.monitoring
 
+        jax.monitoring.register_event_listener(self._note_hit)
         jax.monitoring.register_event_duration_secs_listener(self._record)
-
-    def add(self, stage: str, duration_s: float) -> None:
-        """Add a stage that ended just now and that JAX has no event for."""
-        end_s = time.monotonic()
-        with self._lock:
-            self._spans.append(Span(stage, end_s - duration_s, end_s))
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -89,14 +84,17 @@ class StageRecorder:
         with self._lock:
             return tuple(self._spans)
 
+    def _note_hit(self, event: str, **_: str | int) -> None:
+        if event == _HIT_EVENT:
+            self._answered_in.add(threading.get_ident())
+
     def _record(self, event: str, duration_secs: float, **_: str | int) -> None:
-        if event == _RETRIEVAL_EVENT:
-            self._retrieved_in.add(threading.get_ident())
-            return
+        end_s = time.monotonic()
         stage = _STAGE_OF_EVENT.get(event)
         if stage is None:
             return
-        if stage == "compile" and threading.get_ident() in self._retrieved_in:
-            self._retrieved_in.discard(threading.get_ident())
+        if stage == "compile" and threading.get_ident() in self._answered_in:
+            self._answered_in.discard(threading.get_ident())
             stage = "load"
-        self.add(stage, duration_secs)
+        with self._lock:
+            self._spans.append(Span(stage, end_s - duration_secs, end_s))

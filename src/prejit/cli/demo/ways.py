@@ -19,6 +19,17 @@ LOSS_TOLERANCE = 1e-2
 """Relative, on any step. Ways may differ in the last bits, and training carries a difference on."""
 
 
+# Runs the worker without running prejit's own __init__, which the ways of plain JAX are not to pay for, nor to be
+# changed by.
+_START_WITHOUT_PREJIT = """
+import runpy, sys, types
+package = types.ModuleType("prejit")
+package.__path__ = [sys.argv.pop(1)]
+sys.modules["prejit"] = package
+runpy.run_module("prejit.cli.demo.worker", run_name="__main__", alter_sys=True)
+"""
+
+
 class DemoFailed(RuntimeError):
     """A way's process ended without a result, or the ways disagree."""
 
@@ -70,16 +81,17 @@ def run_ways(size: Size, folder: Path, on_start: Callable[[Way], None]) -> dict[
     return runs
 
 
-def child_environment(parent: Mapping[str, str], way: Way) -> dict[str, str]:
-    """Return the environment of a way's process: the user's, without what would give one way another's cache."""
-    environment = {
-        name: value
-        for name, value in parent.items()
-        if not name.startswith(("PREJIT_", "JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE"))
-    }
-    if way.mark == "jax":
-        environment["PREJIT_DISABLE"] = "1"
-    return environment
+def start_command(mark: Mark, job: str) -> list[str]:
+    """Return the command of a worker's process; the ways of plain JAX start it without importing prejit itself."""
+    if mark == "jax":
+        return [sys.executable, "-c", _START_WITHOUT_PREJIT, str(Path(__file__).parents[2]), job]
+    return [sys.executable, "-m", "prejit.cli.demo.worker", job]
+
+
+def child_environment(parent: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a worker: the user's, without what would give one way the cache of another."""
+    foreign = ("PREJIT_", "JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE")
+    return {name: value for name, value in parent.items() if not name.startswith(foreign)}
 
 
 def largest_loss_difference(runs: Mapping[Way, Run]) -> float:
@@ -115,11 +127,11 @@ def _run_way(way: Way, size: Size, folder: Path) -> Run:
         size=size.to_dict(),
         started_s=time.monotonic(),
     )
-    command = [sys.executable, "-m", "prejit.cli.demo.worker", json.dumps(asdict(job))]
+    command = start_command(way.mark, json.dumps(asdict(job)))
     try:
         done = subprocess.run(
             command,
-            env=child_environment(os.environ, way),
+            env=child_environment(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,4 +1,5 @@
 import dataclasses
+import subprocess
 
 import pytest
 
@@ -30,9 +31,18 @@ def test_different_losses_fail_and_name_the_ways(wrong):
 
 def test_no_way_sees_anothers_cache_or_the_users_settings():
     parent = {"HOME": "/h", "PREJIT_STRICT": "1", "JAX_COMPILATION_CACHE_DIR": "/c", "JAX_PLATFORMS": "cpu"}
-    plain, _, _, prejit, _ = ways.WAYS
-    assert ways.child_environment(parent, plain) == {"HOME": "/h", "JAX_PLATFORMS": "cpu", "PREJIT_DISABLE": "1"}
-    assert ways.child_environment(parent, prejit) == {"HOME": "/h", "JAX_PLATFORMS": "cpu"}
+    assert ways.child_environment(parent) == {"HOME": "/h", "JAX_PLATFORMS": "cpu"}
+
+
+def test_plain_ways_run_without_importing_prejit():
+    # The job is no job, so the worker fails on it; what it had imported by then shows in -X importtime's lines.
+    done = {}
+    for mark in ("jax", "prejit"):
+        command = ways.start_command(mark, "{}")
+        done[mark] = subprocess.run([command[0], "-X", "importtime", *command[1:]], capture_output=True, text=True)
+        assert "Job.__init__" in done[mark].stderr
+    assert "prejit.errors" not in done["jax"].stderr
+    assert "prejit.errors" in done["prejit"].stderr
 
 
 def test_counts_of_set_up_and_step_add_up():
