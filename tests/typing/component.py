@@ -1,6 +1,6 @@
 """What type checkers see of a component. Checked by `test_typing.py`, never run."""
 
-from typing import assert_type
+from typing import assert_type, reveal_type
 
 import jax
 
