@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import sys
 import types
@@ -14,7 +13,6 @@ import jax
 import numpy as np
 from jax import lax
 from jax._src import core, dtypes, effects
-from jax._src.state.types import AbstractRef
 from jax._src.interpreters import mlir
 from jax._src.layout import AutoLayout, Format, Layout
 from jax._src.literals import TypedComplex, TypedFloat, TypedInt, TypedNdArray
@@ -22,6 +20,7 @@ from jax._src.mesh import AbstractDevice
 from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
 from jax._src.random.prng import PRNGImpl
 from jax._src.sharding_impls import GSPMDSharding
+from jax._src.state.types import AbstractRef
 
 Atom = core.Var | core.Literal
 """What an equation reads."""
@@ -124,6 +123,11 @@ def dtype_impl(dtype: Any) -> Any:
     """Return the PRNG implementation behind an extended dtype, or None if it is for something else."""
     impl = getattr(dtype, "_impl", None)
     return impl if isinstance(impl, PRNGImpl) else None
+
+
+def is_typed_key(array: Any) -> bool:
+    """Say whether an array holds typed PRNG keys."""
+    return dtype_impl(array.dtype) is not None
 
 
 def key_impl(keys: Any) -> Any:
@@ -242,13 +246,6 @@ def impl_functions(impl: PRNGImpl) -> Iterator[Any]:
     """Yield the functions that a kind of PRNG key is made of."""
     return (part for part in impl if callable(part))
 
-
-def is_jax_enum(value: object) -> bool:
-    """Say whether a value is a member of an enumeration, Python's or one that native code makes."""
-    return isinstance(value, enum.Enum)
-
-
-# -- who defined a primitive -------------------------------------------------------------------------------------------
 
 _scanned_modules: set[str] = set()
 _jax_primitives: set[core.Primitive] = set()

@@ -129,9 +129,7 @@ def _const_token(const: Any) -> bytes:
 
 
 def _reads_const(code: types.CodeType, index: int) -> bool:
-    return any(
-        instruction.arg == index and "CONST" in instruction.opname for instruction in dis.get_instructions(code)
-    )
+    return any(instruction.arg == index and "CONST" in instruction.opname for instruction in dis.get_instructions(code))
 
 
 class Reads(NamedTuple):

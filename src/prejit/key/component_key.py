@@ -106,7 +106,9 @@ class ComponentKey:
         """
         unknown = groups.keys() - set(GROUPS)
         if unknown:
-            raise TypeError(f"replacing groups of a key: expected some of {', '.join(GROUPS)}, got {sorted(unknown)[0]!r}")
+            raise TypeError(
+                f"replacing groups of a key: expected some of {', '.join(GROUPS)}, got {sorted(unknown)[0]!r}"
+            )
         return type(self)(**{group: tuple(groups.get(group, getattr(self, group))) for group in GROUPS})  # pyright: ignore[reportArgumentType]
 
     def diff(self, other: ComponentKey) -> tuple[Difference, ...]:
@@ -158,7 +160,9 @@ def _ingredients(group: str, pairs: Iterable[Ingredient | tuple[str, str]]) -> t
     names: set[str] = set()
     for name, value in ingredients:
         if type(name) is not str or type(value) is not str:
-            raise TypeError(f"building a key: expected an ingredient's name and value as text, got {name!r} in {group!r}")
+            raise TypeError(
+                f"building a key: expected an ingredient's name and value as text, got {name!r} in {group!r}"
+            )
         # A transform may be applied twice; any other name says one thing once.
         if name in names and group != "transforms":
             raise ValueError(f"building a key: expected ingredients named once, got {name!r} twice in {group!r}")

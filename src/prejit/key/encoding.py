@@ -6,6 +6,7 @@ A token is either a scalar, whose first byte names its type, or a node `(tag len
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 import sys
@@ -75,6 +76,7 @@ def scalar_token(value: object) -> bytes | None:
     return None
 
 
+@functools.lru_cache(maxsize=256)
 def dtype_token(dtype: np.dtype[Any]) -> bytes:
     """Encode a NumPy dtype by name, never by `dtype.str`, which carries the machine's byte order.
 

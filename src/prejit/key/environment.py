@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import enum
 import functools
-import hashlib
 import json
 import os
-import platform as machine
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
-
-
 
 import jax
 
 from prejit._jax import environment as around
 from prejit.errors import KeyingError
 from prejit.key.component_key import FORMAT, Ingredient
+from prejit.key.cpu import cpu_features, cpu_model
 from prejit.key.encoding import digest_of
 from prejit.key.options import COMPILE_ONLY, IGNORED_FLAGS, IRRELEVANT, MATTERS
-from prejit.key.placement import mesh_token
-from prejit.key.program import value_token
+from prejit.key.placement import device_index, mesh_token
+from prejit.key.values import value_token
 
 Kind = Literal["executable", "module"]
 
@@ -60,7 +57,17 @@ def environment_ingredients(
     values = around.option_values(names)
     options = _options_key(compiler_options)
     mesh = around.concrete_mesh()
-    state = (kind, platform, tuple(devices), options, names, values, tuple(map(type, values)), around.trace_context(), mesh)
+    state = (
+        kind,
+        platform,
+        tuple(devices),
+        options,
+        names,
+        values,
+        tuple(map(type, values)),
+        around.trace_context(),
+        mesh,
+    )
     found = _cache.get(state)
     if found is None:
         found = tuple(_ingredients(kind, platform, devices, options, dict(zip(names, values, strict=True)), mesh))
@@ -82,7 +89,9 @@ def _relevant_names() -> tuple[str, ...]:
 
 
 def _options_key(options: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((str(name), _option_text(f"compiler option {name}", value)) for name, value in (options or {}).items()))
+    return tuple(
+        sorted((str(name), _option_text(f"compiler option {name}", value)) for name, value in (options or {}).items())
+    )
 
 
 def _ingredients(
@@ -166,9 +175,8 @@ def parse_flags(text: str) -> tuple[tuple[str, str], ...]:
     """
     flags: dict[str, str] = {}
     if text.lstrip().startswith("-"):
-        for name, quoted, plain in re.findall(r"--?([\w.-]+)(?:=(?:[\"']([^\"']*)[\"']|(\S*)))?", text):
-            given = re.search(rf"--?{re.escape(name)}=", text) is not None
-            flags[name] = (quoted or plain) if given else "true"
+        for name, value in re.findall(r"""--?([\w.-]+)(=(?:"[^"]*"|'[^']*'|\S*))?""", text):
+            flags[name] = value[1:].strip("\"'") if value else "true"
     return tuple(sorted((name, value) for name, value in flags.items() if not _is_ignored(name)))
 
 
@@ -182,7 +190,7 @@ def _option_text(name: str, value: Any) -> str:
     if isinstance(value, enum.Enum):
         return f"{type(value).__qualname__}.{value.name}"
     if isinstance(value, jax.Device):
-        return f"{value.platform}:{jax.devices(value.platform).index(value)}"
+        return f"{value.platform}:{device_index(value)}"
     return _digest_text(name, value)
 
 
@@ -217,46 +225,3 @@ def _is_unset(value: Any) -> bool:
     if value is None or around.axis_env_is_empty(value) or getattr(value, "name", None) == "AUTO":
         return True
     return isinstance(value, tuple | frozenset) and not value
-
-
-# Linux invents some words and lists mitigations among a CPU's flags; they change with the kernel, not with the CPU.
-_KERNEL_WORDS = frozenset(
-    "cpuid constant_tsc nonstop_tsc tsc_known_freq rep_good nopl xtopology nonstop_tsc_s3 tsc_reliable amd_dcm aperfmperf "
-    "arch_perfmon pebs bts cpuid_fault cpb epb hw_pstate proc_feedback pti invpcid_single ssbd ibrs ibpb stibp ibrs_enhanced "
-    "md_clear flush_l1d arch_capabilities hypervisor tpr_shadow flexpriority ept ept_ad vpid vnmi vmmcall tsc_adjust "
-    "tsc_deadline_timer retpoline retpoline_amd l1tf mba cat_l3 cat_l2 cdp_l3 cdp_l2 cqm cqm_llc cqm_occup_llc cqm_mbm_total "
-    "cqm_mbm_local rdt_a dtherm ida arat pln pts hwp hwp_notify hwp_act_window hwp_epp hwp_pkg_req hfi user_shstk ibt "
-    "split_lock_detect bus_lock_detect spec_ctrl intel_stibp x2apic apic extapic ht syscall_64 pcid smep smap umip".split()
-)
-
-
-@functools.cache
-def cpu_features() -> str:
-    """Return a digest of the instruction sets that this CPU has, with its architecture in front.
-
-    `xla_cpu_max_isa` narrows what XLA uses of them; it comes in through the flags.
-    """
-    words = set(_cpuinfo("flags").split()) | set(_cpuinfo("Features").split())
-    features = sorted(words - _KERNEL_WORDS)
-    return f"{machine.machine()} {hashlib.sha256(' '.join(features).encode()).hexdigest()}"
-
-
-@functools.cache
-def cpu_model() -> str:
-    """Return what LLVM tells CPUs apart by: vendor, family and model, or their counterparts."""
-    fields = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part", "CPU variant")
-    found = [value for value in map(_cpuinfo, fields) if value]
-    return " ".join(found) or machine.processor() or machine.machine()
-
-
-@functools.cache
-def _cpuinfo(field: str) -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                name, colon, value = line.partition(":")
-                if colon and name.strip() == field:
-                    return value.strip()
-    except OSError:
-        return ""
-    return ""

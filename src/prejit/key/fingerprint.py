@@ -20,7 +20,7 @@ from prejit._jax import jaxprs
 from prejit.errors import KeyingError
 from prejit.key import code
 from prejit.key.encoding import array_token, digest_of, pack, scalar_token, text_token
-from prejit.key.program import constant_token, value_token
+from prejit.key.values import constant_token, value_token
 
 _MAX_DEPTH: Final = 60
 _MAX_NODES: Final = 200_000
@@ -28,8 +28,22 @@ _MAX_NODES: Final = 200_000
 _GENERATED = frozenset({"__init__", "__eq__", "__repr__", "__hash__", "__setattr__", "__delattr__", "__replace__"})
 _CLASS_NOISE = frozenset(
     {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__"}
-    | {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__abstractmethods__", "_abc_impl"}
-    | {"__dataclass_fields__", "__dataclass_params__", "__match_args__", "__slots__", "__parameters__", "__orig_bases__"}
+    | {
+        "__annotations__",
+        "__annotate__",
+        "__annotate_func__",
+        "__annotations_cache__",
+        "__abstractmethods__",
+        "_abc_impl",
+    }
+    | {
+        "__dataclass_fields__",
+        "__dataclass_params__",
+        "__match_args__",
+        "__slots__",
+        "__parameters__",
+        "__orig_bases__",
+    }
     | {"__signature__", "__class_getitem__"}
 )
 _FUNCTION_NOISE = frozenset({"__wrapped__", "__name__", "__qualname__", "__doc__", "__module__", "__annotations__"})
@@ -85,7 +99,9 @@ def _guarded(encode: Callable[[_Encoder], bytes], path: str) -> bytes:
 
 
 def _refuse(reason: str, path: str, got: str) -> KeyingError:
-    return KeyingError(f"building the key: expected a value with an identity, got {got} at {path}", reason=reason, path=path)
+    return KeyingError(
+        f"building the key: expected a value with an identity, got {got} at {path}", reason=reason, path=path
+    )
 
 
 def _name(value: object) -> str:
@@ -407,7 +423,9 @@ def _descriptor(encoder: _Encoder, value: Any, path: str) -> bytes:
 
 def _partial(encoder: _Encoder, value: Any, path: str) -> bytes:
     parts = (value.func, value.args, value.keywords)
-    return pack(b"partial", *[encoder.token(part, f"{path}.{name}") for part, name in zip(parts, _PARTIAL, strict=True)])
+    return pack(
+        b"partial", *[encoder.token(part, f"{path}.{name}") for part, name in zip(parts, _PARTIAL, strict=True)]
+    )
 
 
 def _memo(encoder: _Encoder, value: Any, path: str) -> bytes:
@@ -420,11 +438,19 @@ def _defaultdict(encoder: _Encoder, value: Any, path: str) -> bytes:
 
 
 _PARTIAL = ("func", "args", "keywords")
-_PLACEMENT = (jax.sharding.Sharding, jax.sharding.Mesh, jax.sharding.AbstractMesh, jax.sharding.PartitionSpec, jax.Device)
+_PLACEMENT = (
+    jax.sharding.Sharding,
+    jax.sharding.Mesh,
+    jax.sharding.AbstractMesh,
+    jax.sharding.PartitionSpec,
+    jax.Device,
+)
 _SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType, type(collections.namedtuple("_", "x").x))
 
 _EXTENSIBLE: dict[type, Callable[[Any], Any]] = {
-    tuple: lambda value: tuple.__getitem__(value, slice(None)) if type(value) is tuple else tuple(tuple.__iter__(value)),
+    tuple: lambda value: (
+        tuple.__getitem__(value, slice(None)) if type(value) is tuple else tuple(tuple.__iter__(value))
+    ),
     collections.OrderedDict: lambda value: tuple(dict.items(value)),
     dict: lambda value: dict(dict.items(value)),
     list: lambda value: list(list.__iter__(value)),

@@ -6,7 +6,7 @@ process that got other device ids, has the same key.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -16,19 +16,24 @@ from prejit.errors import KeyingError
 from prejit.key.encoding import pack, scalar_token, text_token
 
 
-def device_token(device: Any) -> bytes:
-    """Encode a device as its platform and its position among that platform's devices.
+def device_index(device: Any) -> int:
+    """Return a device's position among its platform's devices.
 
     Raises:
         KeyingError: The device isn't one of the running backend's, as a device of a described topology isn't.
     """
     try:
-        return pack(b"device", text_token(device.platform), b"i%d" % jax.devices(device.platform).index(device))
+        return jax.devices(device.platform).index(device)
     except (ValueError, RuntimeError) as error:
         raise KeyingError(
             f"building the key: expected a device of the running backend, got {device.device_kind!r} from elsewhere",
             reason="a device that is not among jax.devices()",
         ) from error
+
+
+def device_token(device: Any) -> bytes:
+    """Encode a device as its platform and its position among that platform's devices."""
+    return pack(b"device", text_token(device.platform), b"i%d" % device_index(device))
 
 
 def mesh_token(mesh: Mesh | AbstractMesh) -> bytes:
@@ -37,11 +42,11 @@ def mesh_token(mesh: Mesh | AbstractMesh) -> bytes:
     sizes = pack(b"sizes", *[b"i%d" % size for size in mesh.axis_sizes])
     types = pack(b"types", *[_axis_type_token(kind) for kind in mesh.axis_types or ()])
     if isinstance(mesh, Mesh):
-        devices = [] if mesh.empty else [device_token(device) for device in mesh.devices.flat]
+        devices = [] if mesh.empty else [device_token(device) for device in cast(Any, mesh.devices).flat]
         return pack(b"mesh", names, sizes, types, *devices)
     target = b"N"
     if mesh.abstract_device is not None:
-        parts = [part for _, part in jaxprs.fields_of(mesh.abstract_device) or ()]
+        parts: list[Any] = [part for _, part in jaxprs.fields_of(mesh.abstract_device) or ()]
         target = pack(b"target", *[scalar_token(part) or b"" for part in parts])
     return pack(b"abstractmesh", names, sizes, types, target)
 
@@ -76,7 +81,7 @@ def sharding_token(sharding: Sharding | Any) -> bytes:
     if described is not None:
         proto, devices = described
         memory = scalar_token(sharding.memory_kind) or b"N"
-        return pack(b"hlosharding", proto, memory, *[device_token(device) for device in devices])
+        return pack(b"hlosharding", proto, memory, *map(device_token, devices))
     raise KeyingError(
         f"building the key: expected a sharding that JAX defines, got {type(sharding).__qualname__}",
         reason=f"a sharding of unknown kind {type(sharding).__qualname__}",
@@ -85,7 +90,7 @@ def sharding_token(sharding: Sharding | Any) -> bytes:
 
 def _axis_token(name: object) -> bytes:
     if isinstance(name, tuple):
-        return pack(b"axes", *[_axis_token(part) for part in name])  # pyright: ignore[reportUnknownVariableType]
+        return pack(b"axes", *map(_axis_token, cast(tuple[Any, ...], name)))
     token = scalar_token(name)
     if token is None:
         raise KeyingError(
@@ -103,5 +108,5 @@ def _entry_token(entry: object) -> bytes:
     if entry is PartitionSpec.UNCONSTRAINED:
         return pack(b"unconstrained")
     if isinstance(entry, set | frozenset):
-        return pack(b"set", *sorted(_axis_token(part) for part in entry))  # pyright: ignore[reportUnknownVariableType]
+        return pack(b"set", *sorted(map(_axis_token, cast(frozenset[Any], entry))))
     return _axis_token(entry)
