@@ -17,7 +17,7 @@ def demo(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything measured as JSON.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A tiny model and few steps: does it work?")] = False,
-    layers: Annotated[int | None, typer.Option("--layers", min=1, help="Transformer layers; 6 if not given.")] = None,
+    layers: Annotated[int | None, typer.Option("--layers", min=1, help="Transformer layers; 12 if not given.")] = None,
 ) -> None:
     """Train a small transformer in fresh processes, with and without prejit, and show where each start goes.
 

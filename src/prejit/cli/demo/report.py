@@ -11,6 +11,8 @@ from prejit.cli.demo.worker import Run
 from prejit.cli.output import Column, print_table
 
 _BARS = "▁▂▃▄▅▆▇█"
+_STAGES = ("trace", "lower", "compile", "load")
+_SHOWN_COUNTERS = ("traces", "lowerings", "compiles", "loads", "hits", "misses", "eager_hits", "eager_misses")
 _PARTS = (
     ("import", "import_s"),
     ("eager set-up", "setup_s"),
@@ -65,9 +67,13 @@ def print_report(size: Size, runs: Mapping[Way, Run], wall_s: float) -> None:
     )
     print()
     print_table(
-        [Column("way"), Column("counters at the end of the run")],
-        [(way.name, _format_counters(run.counters)) for way, run in shown.items() if run.counters],
-        title="prejit.counters()",
+        [Column("way"), *(Column(name.replace("_", " "), is_number=True) for name in _SHOWN_COUNTERS)],
+        [
+            (way.name, *(str(run.counters.get(name, 0)) for name in _SHOWN_COUNTERS))
+            for way, run in shown.items()
+            if run.counters
+        ],
+        title="at the end of the run, by prejit.counters()",
     )
     print(f"\n{size.nr_layers} layers of width {size.width}, {size.nr_steps} steps; {wall_s:.0f} s in all")
 
@@ -95,12 +101,4 @@ def _times_row(way: Way, run: Run) -> tuple[str, ...]:
 
 def _events_row(way: Way, run: Run) -> tuple[str, ...]:
     counts = run.setup_and_step_counts
-    return (way.name, *(str(counts[stage]) for stage in ("trace", "lower", "compile", "load")))
-
-
-def _format_counters(counters: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in counters.items()
-        if value
-    )
+    return (way.name, *(str(counts[stage]) for stage in _STAGES))

@@ -17,11 +17,11 @@ class Size:
         text_bytes: How much of the standard library's source is read, at most.
     """
 
-    nr_layers: int = 6
+    nr_layers: int = 12
     width: int = 128
     nr_heads: int = 4
     context: int = 64
-    batch: int = 16
+    batch: int = 8
     nr_steps: int = 60
     text_bytes: int = 1_500_000
 
