@@ -104,6 +104,11 @@ def module_bytes(lowered: Any) -> bytes:
     return mlir.module_to_bytecode(lowered._lowering.stablehlo())
 
 
+def module_text(lowered: Any) -> bytes:
+    """Return the lowered module as text without locations, constants included."""
+    return mlir.module_to_string(lowered._lowering.stablehlo(), enable_debug_info=False).encode()
+
+
 def describe_lowered(lowered: Any) -> dict[str, Any]:
     """Return as plain data what compiling the module needs besides the module.
 
@@ -282,5 +287,6 @@ __all__ = [
     "initialize_targets",
     "load_executable",
     "module_bytes",
+    "module_text",
     "why_not_storable",
 ]

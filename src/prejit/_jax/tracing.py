@@ -107,6 +107,16 @@ def lower_with_arguments(program: TracedProgram, hoisted: Sequence[int], flat: S
     return jax.jit(hoisting, donate_argnums=donated).lower(*[program.consts[i] for i in hoisted], *flat)
 
 
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """Return the leaves of a tree and its structure."""
+    return jax.tree_util.tree_flatten(tree)
+
+
+def unnamed_arguments(name: str, number: int) -> Any:
+    """Return what error messages call the arguments of a program that was not traced here."""
+    return core.DebugInfo("jit", name, tuple([f"argument {n}" for n in range(number)]), None)
+
+
 def size_bytes(value: Any) -> int:
     """Return the size of a constant's data; 0 for what is not an array."""
     return int(getattr(value, "nbytes", 0))
@@ -160,6 +170,7 @@ __all__ = [
     "call_type",
     "default_device",
     "devices_of",
+    "flatten",
     "has_mixed_devices",
     "is_native",
     "is_top_level",
@@ -169,4 +180,5 @@ __all__ = [
     "register_exclusion",
     "size_bytes",
     "trace_context",
+    "unnamed_arguments",
 ]

@@ -43,6 +43,10 @@ class Options:
     deps: tuple[Any, ...]
     env: tuple[str, ...]
 
+    def donated(self) -> str:
+        """Return what is donated, as text."""
+        return " ".join(str(which) for which in (*self.donate_argnums, *self.donate_argnames))
+
     def jit_arguments(self) -> dict[str, Any]:
         """Return the options that `jax.jit` takes; those that were not given are left out, as it tells the difference."""
         names = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")

@@ -1,7 +1,6 @@
 """The decorator: check its arguments, find the component that a key already names, wrap the function."""
 
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
@@ -10,7 +9,7 @@ from prejit._jax import tracing
 from prejit.component.core import Core, Options
 from prejit.component.wrapper import Component
 from prejit.config import Link
-from prejit.errors import ConfigError, KeyingError, KeyReuse, mismatch
+from prejit.errors import ConfigError, mismatch
 
 __all__ = ["component"]
 
@@ -186,19 +185,16 @@ def _named_core(fun: Callable[..., Any], options: Options, name: str | None) -> 
             hint="give one of the two another key or version",
         )
     if _is_different(first.function, fun):
-        warnings.warn(
-            f"two functions share the key {options.key!r} (version {options.version!r}) and their bodies differ: the "
-            f"first one, {first.name}, runs for both\nhint: give one of them another key or version",
-            KeyReuse,
-            stacklevel=4,
-        )
+        from prejit.stage.reuse import warn_of_reuse  # noqa: PLC0415
+
+        warn_of_reuse(options.key, f"the first one, {first.name},", stacklevel=5)
     return first
 
 
 def _is_different(first: Callable[..., Any], second: Callable[..., Any]) -> bool:
     if first is second:
         return False
-    try:
-        return _fingerprint(first, "function") != _fingerprint(second, "function")
-    except KeyingError:
-        return True
+    from prejit.stage.reuse import content_of  # noqa: PLC0415
+
+    content = content_of(first)
+    return content is None or content != content_of(second)

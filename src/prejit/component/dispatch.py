@@ -12,6 +12,7 @@ from prejit import events
 from prejit._jax import tracing
 from prejit._jax.dispatch import forget, make_dispatcher
 from prejit.config import settings
+from prejit.errors import KeyingError
 from prejit.signature.binding import unwrap
 from prejit.signature.partition import box, has_static_leaves
 from prejit.signature.statics import Static
@@ -20,6 +21,7 @@ from prejit.stage.flight import Flights
 if TYPE_CHECKING:
     from prejit.component.core import Core
     from prejit.key import ComponentKey
+    from prejit.stage.job import NamedJob, TracedJob
     from prejit.stage.ladder import Bypass, Prepared
 
 __all__ = ["Dispatch"]
@@ -109,16 +111,40 @@ class Dispatch:
         return treedef, statics, types, tracing.trace_context()
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | Bypass":
-        from prejit.stage.ladder import Bypass, prepare  # noqa: PLC0415  # see the note in stage/__init__.py
+        from prejit.stage.job import NotNamedError  # noqa: PLC0415  # see the note in stage/__init__.py
+        from prejit.stage.ladder import Bypass, prepare  # noqa: PLC0415
 
         if tracing.has_mixed_devices(leaves):
             return Bypass("its arguments are on different devices")
-        program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
-        core = self.core
-        prepared = prepare(program, leaves, core.name, core.explicit_identity())
+        named = self._named_job(args, kwargs, leaves)
+        try:
+            prepared = prepare(named or self._traced_job(args, kwargs, leaves))
+        except NotNamedError:
+            prepared = prepare(self._traced_job(args, kwargs, leaves))
         if not prepared.is_bypass:
-            core.seen_keys.add(prepared.key.digest)
+            self.core.seen_keys.add(prepared.key.digest)
         return prepared
+
+    def _traced_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "TracedJob":
+        from prejit.stage.job import TracedJob  # noqa: PLC0415
+
+        program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
+        return TracedJob(program, leaves, self.core.name, self.core.explicit_identity())
+
+    def _named_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "NamedJob | None":
+        """Make the job of a call that the user's key identifies, if the call's own parts have content to compare."""
+        from prejit.stage.job import NamedJob  # noqa: PLC0415
+
+        core = self.core
+        if core.options.key is None:
+            return None
+        try:
+            return NamedJob(
+                core.function, lambda: self.jitted.trace(*args, **kwargs), args, kwargs, leaves, core.name,
+                core.explicit_identity(), core.options.donated(),
+            )  # fmt: skip
+        except KeyingError:
+            return None
 
     def call_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Put the call into the trace that is under way, as a call of a jitted function."""
@@ -143,23 +169,21 @@ class Dispatch:
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return JAX's own compiled stage, from the store where possible."""
         from prejit._jax import executables  # noqa: PLC0415
-        from prejit.stage.ladder import prepare  # noqa: PLC0415
 
         with events.attributed_to(self.core.tally):
+            prepared = self._prepare(args, kwargs, _specs(args, kwargs))
             traced = self.jitted.trace(*args, **kwargs)
-            prepared = prepare(tracing.open_traced(traced), _specs(args, kwargs), self.core.name,
-                               self.core.explicit_identity())  # fmt: skip
             if prepared.is_bypass:
                 return traced.lower().compile()
-            self.core.seen_keys.add(prepared.key.digest)
             return executables.as_compiled(prepared.loaded.executable, prepared.const_args, traced)
 
     def key_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ComponentKey":
         """Return the key of a call's executable."""
         from prejit.stage.ladder import build_key  # noqa: PLC0415
 
-        program = tracing.open_traced(self.trace(args, kwargs))
-        return build_key(program, _specs(args, kwargs), self.core.name, self.core.explicit_identity())
+        with events.attributed_to(self.core.tally):
+            leaves = _specs(args, kwargs)
+            return build_key(self._named_job(args, kwargs, leaves) or self._traced_job(args, kwargs, leaves))
 
 
 def _specs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -1,0 +1,292 @@
+"""A call on its way to an executable: what it is, where it runs, how it lowers.
+
+A `TracedJob` has been traced, and its identity is the traced program. A `NamedJob` has an identity that the user gave
+and is traced only when its executable is nowhere to be had.
+"""
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from prejit._jax import avals, executables, tracing
+from prejit._jax.shardings import placement_token
+from prejit.config import settings
+from prejit.errors import KeyingError
+from prejit.key import ComponentKey, Ingredient, environment_ingredients, fingerprint, program_digest, treedef_token
+from prejit.signature import trees
+from prejit.signature.describe import aval_text
+from prejit.signature.statics import Static
+from prejit.stage.reuse import content_of, warn_of_reuse
+
+__all__ = ["Job", "NamedJob", "NotNamedError", "TracedJob"]
+
+Pairs = Sequence[tuple[str, str]]
+
+
+class Job(Protocol):
+    """Be a call that wants an executable.
+
+    Attributes:
+        name: Display name.
+        device: Where a single-device program runs.
+    """
+
+    name: str
+    device: Any
+
+    @property
+    def lowered(self) -> Any:
+        """The lowered program if it was lowered already, else None."""
+
+    def why_not(self) -> str | None:
+        """Say what keeps the call from being stored, as far as that is known without lowering."""
+
+    def key(self, kind: str) -> ComponentKey:
+        """Build the key of the executable or the module; raises KeyingError when there is none."""
+
+    def lower(self) -> Any:
+        """Lower, once."""
+
+    def arguments(self, meta: dict[str, Any] | None) -> dict[str, Any]:
+        """Return what loading or compiling needs of the call; `meta` is the entry's description, None after lowering."""
+
+    def extra_meta(self) -> dict[str, Any]:
+        """Return what this kind of job keeps in an entry besides the description of the executable."""
+
+    def out_tree(self, meta: dict[str, Any]) -> Any:
+        """Return the structure of the result."""
+
+    def consts(self) -> list[Any]:
+        """Return the values of the hoisted constants."""
+
+    def before_lowering(self) -> None:
+        """Raise `NotNamedError` if the call, now that it must be traced, can't be kept under this job's key."""
+
+    def on_loaded(self, meta: dict[str, Any]) -> None:
+        """Compare what was stored with what is here."""
+
+
+class NotNamedError(Exception):
+    """Say that a call has to be identified by its program after all."""
+
+
+class TracedJob:
+    """A traced call."""
+
+    def __init__(self, program: tracing.TracedProgram, flat: Sequence[Any], name: str, explicit: Pairs = ()) -> None:
+        self.program = program
+        self.flat = flat
+        self.name = name
+        self.explicit = tuple([Ingredient(*pair) for pair in explicit])
+        self.devices = tracing.devices_of(flat) or [tracing.default_device()]
+        self.device = self.devices[0]
+        self.lowered: Any = None
+        limit = settings().hoist_bytes
+        self.hoisted = tuple([i for i, const in enumerate(program.consts) if tracing.size_bytes(const) > limit])
+
+    @functools.cached_property
+    def in_avals(self) -> list[Any]:
+        """Types of all inputs of the executable: hoisted constants, then arguments."""
+        return [*[tracing.aval_of(self.program.consts[i]) for i in self.hoisted], *self.program.in_avals]
+
+    def why_not(self) -> str | None:
+        return why_not_traced(self.program) or why_not_placed(self.devices)
+
+    def lower(self) -> Any:
+        if self.lowered is None:
+            if self.hoisted:
+                self.lowered = tracing.lower_with_arguments(self.program, self.hoisted, self.flat)
+            else:
+                self.lowered = self.program.traced.lower()
+        return self.lowered
+
+    def key(self, kind: str) -> ComponentKey:
+        return ComponentKey(
+            identity=(*self.explicit, *self._identity, Ingredient("kind", kind)),
+            signature=(
+                Ingredient("in_avals", ", ".join(aval_text(aval) for aval in self.program.in_avals)),
+                *placement(self.flat),
+                *donation(self.program.donated),
+            ),
+            environment=environment_ingredients(kind, platform=self.device.platform, devices=tuple(self.devices)),
+        )
+
+    @functools.cached_property
+    def _identity(self) -> tuple[Ingredient, ...]:
+        try:
+            digest = program_digest(self.program.closed_jaxpr, hoisted_consts=self.hoisted).digest
+            return (Ingredient("program", digest),)
+        except KeyingError as error:
+            # Not everything in the jaxpr has content that can be digested; the lowered module may have.
+            lowered = self.lower()
+            reason = executables.why_not_storable(lowered)
+            if reason is not None:
+                raise KeyingError(str(error), reason=reason) from error
+            return (Ingredient("module", hashlib.sha256(executables.module_text(lowered)).hexdigest()),)
+
+    def arguments(self, meta: dict[str, Any] | None) -> dict[str, Any]:
+        return {
+            "in_avals": self.in_avals,
+            "out_avals": self.program.out_avals,
+            "debug_info": self.program.debug_info,
+            "device": self.device,
+        }
+
+    def extra_meta(self) -> dict[str, Any]:
+        return {
+            "in_avals": [aval_text(a) for a in self.in_avals],
+            "out_avals": [aval_text(a) for a in self.program.out_avals],
+        }
+
+    def out_tree(self, meta: dict[str, Any]) -> Any:
+        return self.program.traced.out_tree
+
+    def consts(self) -> list[Any]:
+        return [self.program.consts[i] for i in self.hoisted]
+
+    def before_lowering(self) -> None:
+        pass
+
+    def on_loaded(self, meta: dict[str, Any]) -> None:
+        pass
+
+
+class NamedJob:
+    """A call of a component whose identity the user gave: found without tracing, and traced only to be made.
+
+    Args:
+        function: The function, for comparison with the one that was stored.
+        trace: Traces the call.
+        args: Positional arguments in the call's one spelling, static ones wrapped.
+        kwargs: The others.
+        flat: Flat arguments, static ones left out.
+        name: Display name.
+        explicit: The identity.
+        donated: Positions and names that are donated.
+
+    Raises:
+        KeyingError: The call's structure, types or static values have no content to compare.
+    """
+
+    def __init__(self, function: Callable[..., Any], trace: Callable[[], Any], args: tuple[Any, ...],
+                 kwargs: dict[str, Any], flat: Sequence[Any], name: str, explicit: Pairs, donated: str) -> None:  # fmt: skip
+        self._function = function
+        self.name = name
+        self.flat = flat
+        self.devices = tracing.devices_of(flat) or [tracing.default_device()]
+        self.device = self.devices[0]
+        self._explicit = tuple([Ingredient(*pair) for pair in explicit])
+        self._donated = donated
+        self._trace = trace
+        self._in_avals = [tracing.aval_of(value) for value in flat]
+        self._signature = self._build_signature(args, kwargs)
+
+    def _build_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Ingredient, ...]:
+        everything, treedef = tracing.flatten((args, kwargs))
+        statics = [(n, leaf.value) for n, leaf in enumerate(everything) if type(leaf) is Static]
+        return (
+            Ingredient("in_avals", ", ".join(aval_text(aval) for aval in self._in_avals)),
+            Ingredient("in_types", fingerprint([avals.describe_aval(aval) for aval in self._in_avals])),
+            Ingredient("tree", hashlib.sha256(treedef_token(treedef, "arguments")).hexdigest()),
+            *[Ingredient(f"static {n}", fingerprint(value, f"static argument {n}")) for n, value in statics],
+            *placement(self.flat),
+            *([Ingredient("donated", self._donated)] if self._donated else []),
+        )
+
+    @functools.cached_property
+    def _content(self) -> str | None:
+        return content_of(self._function)
+
+    @functools.cached_property
+    def traced(self) -> TracedJob:
+        """The same call, traced."""
+        _ = self._content  # before the body runs, which may change what it reaches
+        return TracedJob(tracing.open_traced(self._trace()), self.flat, self.name)
+
+    @property
+    def lowered(self) -> Any:
+        """The lowered program if it was lowered already, else None."""
+        return self.__dict__["traced"].lowered if "traced" in self.__dict__ else None
+
+    def why_not(self) -> str | None:
+        return why_not_placed(self.devices)
+
+    def before_lowering(self) -> None:
+        job = self.traced
+        # Large constants are arguments of the executable, and only a trace has their values.
+        reason = job.why_not() or ("it closes over large constants" if job.hoisted else None)
+        if reason is not None:
+            raise NotNamedError(reason)
+        try:
+            self.extra_meta()
+        except KeyingError as error:
+            raise NotNamedError(error.reason) from error
+
+    def on_loaded(self, meta: dict[str, Any]) -> None:
+        ours, theirs = self._content, meta["function"]
+        if ours is not None and theirs is not None and ours != theirs:
+            warn_of_reuse(dict(self._explicit)["key"], "the one that is stored", stacklevel=2)
+
+    def key(self, kind: str) -> ComponentKey:
+        return ComponentKey(
+            identity=(*self._explicit, Ingredient("kind", kind)),
+            signature=self._signature,
+            environment=environment_ingredients(kind, platform=self.device.platform, devices=tuple(self.devices)),
+        )
+
+    def lower(self) -> Any:
+        return self.traced.lower()
+
+    def arguments(self, meta: dict[str, Any] | None) -> dict[str, Any]:
+        if meta is None:
+            return self.traced.arguments(None)
+        return {
+            "in_avals": self._in_avals,
+            "out_avals": [avals.aval_from(described) for described in meta["out_types"]],
+            "debug_info": tracing.unnamed_arguments(self.name, len(self._in_avals)),
+            "device": self.device,
+        }
+
+    def extra_meta(self) -> dict[str, Any]:
+        program = self.traced.program
+        return {
+            **self.traced.extra_meta(),
+            "out_types": [avals.describe_aval(aval) for aval in program.out_avals],
+            "out_tree": trees.describe_tree(program.traced.out_tree),
+            "function": self._content,
+        }
+
+    def out_tree(self, meta: dict[str, Any]) -> Any:
+        return trees.tree_from(meta["out_tree"])
+
+    def consts(self) -> list[Any]:
+        return []
+
+
+def why_not_traced(program: tracing.TracedProgram) -> str | None:
+    """Say what a trace holds that can't be stored."""
+    if program.effects:
+        return f"effects: {', '.join(sorted(type(e).__name__ for e in program.effects))}"
+    if any(isinstance(const, tracing.Tracer) for const in program.consts):
+        return "it closes over a value that is being traced"
+    return None
+
+
+def why_not_placed(devices: Sequence[Any]) -> str | None:
+    """Say what about its devices keeps a call from being stored."""
+    if len({device.process_index for device in devices}) > 1:
+        return "its devices belong to several processes"
+    return None
+
+
+def placement(flat: Sequence[Any]) -> list[Ingredient]:
+    """Return where committed arguments are, as ingredients."""
+    placed = [(n, placement_token(value)) for n, value in enumerate(flat)]
+    return [Ingredient(f"placement of {n}", token) for n, token in placed if token]
+
+
+def donation(donated: Sequence[bool]) -> list[Ingredient]:
+    """Return which flat arguments are donated, as ingredients."""
+    numbers = ",".join(str(n) for n, is_donated in enumerate(donated) if is_donated)
+    return [Ingredient("donated", numbers)] if numbers else []
