@@ -1,0 +1,44 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from prejit.cli.app import app
+
+
+@pytest.mark.slow
+def test_the_demo_proves_its_claims_by_counts():
+    done = CliRunner().invoke(app, ["demo", "--quick", "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["largest_relative_loss_difference"] <= 1e-4
+    plain, filling, jax_filled, prejit_empty, prejit_filled = report["runs"]
+
+    for run in report["runs"]:
+        parts = ("import_s", "setup_s", "trace_s", "lower_s", "compile_s", "load_s", "first_run_s")
+        assert sum(run[part] for part in parts) == pytest.approx(run["time_to_first_step_s"])
+        assert all(run[part] >= 0 for part in parts)
+        assert run["losses"][-1] < run["losses"][0]
+
+    assert plain["step_counts"] == filling["step_counts"] == {"trace": 1, "lower": 1, "compile": 1, "load": 0}
+    # JAX lowers and traces with a full cache too, and keeps no program that compiles in less than a second.
+    assert jax_filled["step_counts"]["lower"] == 1
+    assert jax_filled["setup_counts"]["compile"] == plain["setup_counts"]["compile"] > 10
+
+    assert prejit_empty["step_counts"]["compile"] == 1
+    assert prejit_filled["step_counts"] == {"trace": 1, "lower": 0, "compile": 0, "load": 1}
+    assert prejit_filled["setup_counts"]["compile"] == 0
+    assert prejit_filled["setup_counts"]["load"] == prejit_empty["setup_counts"]["compile"]
+
+    counters = prejit_filled["counters"]
+    assert (counters["compiles"], counters["misses"], counters["hits"]) == (0, 0, 1)
+    assert not any(run["counters"] for run in (plain, filling, jax_filled))
+
+
+def test_a_way_that_fails_is_told_by_its_last_words(monkeypatch):
+    monkeypatch.setattr(
+        "prejit.cli.demo.ways.start_command", lambda mark, job: ["/bin/sh", "-c", "echo broken >&2; exit 3"]
+    )
+    done = CliRunner().invoke(app, ["demo", "--quick"])
+    assert done.exit_code == 1
+    assert "running 'jax.jit, no cache': expected exit code 0, got 3\nbroken" in done.stderr
