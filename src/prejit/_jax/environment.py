@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
-import jaxlib
+import jaxlib.version
 from jax._src import config, core, mesh
-from jax._src.lib import xla_client
+from jax._src.lib import xla_client  # pyright: ignore[reportPrivateImportUsage]
 
 _START = "read when a backend is created, not by a trace"
 _CHECKS = "turns an error of JAX's own checks off; what passes both ways is the same program"
@@ -60,12 +60,12 @@ SETTLED_OPTIONS: Mapping[str, str] = {
     "jax_use_rgv3": _KERNELS,
     "mock_num_gpu_processes": _START,
 }
-"""Options that enter a key but are not looked at again by calls of what is in memory, as in `jax.jit`; with the reason."""
+"""Options that enter a key but that calls of what is in memory do not look at again, as in `jax.jit`; with the reason."""
 
 
 def versions() -> tuple[str, str]:
     """Return the versions of jax and jaxlib."""
-    return jax.__version__, jaxlib.__version__
+    return jax.__version__, jaxlib.version.__version__
 
 
 def option_names() -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def trace_context_names() -> tuple[str, ...]:
 
 
 def contexts() -> Iterator[tuple[str, Any]]:
-    """Yield the parts of the trace context that are not options: meshes, compute type, metadata, named axes, user contexts."""
+    """Yield the parts of the trace context that are not options: meshes, compute type, named axes, user contexts."""
     options = _holders()
     for name, value in zip(trace_context_names(), trace_context(), strict=False):
         if name not in options:
@@ -107,7 +107,7 @@ def contexts() -> Iterator[tuple[str, Any]]:
 
 def concrete_mesh() -> Any:
     """Return the mesh of devices that `jax.set_mesh` put in place on this thread, or None."""
-    ambient = mesh.get_concrete_mesh()
+    ambient: Any = mesh.get_concrete_mesh()
     return None if ambient is None or ambient.empty else ambient
 
 
@@ -196,7 +196,8 @@ def _is_registered(name: str) -> bool:
 
 
 def _holders() -> dict[str, Any]:
-    return jax.config._value_holders  # pyright: ignore
+    registry: Any = jax.config
+    return registry._value_holders
 
 
 dispatch_token: Callable[[], tuple[Any, ...]] = _make_reader(tuple(filter(_is_registered, DISPATCH_OPTIONS)))

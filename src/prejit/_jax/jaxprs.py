@@ -82,7 +82,7 @@ def logical_device_ids(sharding: Any) -> tuple[int, ...] | None:
 
 
 def hlo_sharding(sharding: Any) -> tuple[bytes, list[Any]] | None:
-    """Return the compiler's description and the devices of a sharding that has no mesh, or None if it is another kind."""
+    """Return the compiler's description and the devices of a sharding without a mesh, or None for another kind."""
     if not isinstance(sharding, GSPMDSharding):
         return None
     described: Any = sharding
@@ -171,7 +171,7 @@ def context_fields(ctx: Any) -> Iterator[tuple[str, Any]]:
 def fields_of(value: object) -> list[tuple[str, Any]] | None:
     """Return the named parts that make up one of JAX's own value types, or None if it isn't one that is known.
 
-    Classes that JAX interns have slots and no equality of their own, so their parts are the only stable thing about them.
+    Classes that JAX interns have slots and no equality of their own, so only their parts are stable.
     """
     kind = type(value)
     if isinstance(value, core.ShapedArray):
@@ -186,7 +186,7 @@ def fields_of(value: object) -> list[tuple[str, Any]] | None:
     if isinstance(value, lax.Tolerance):
         return _attributes(value)
     if kind.__name__ == "XlaMetadata" and is_from_jax(kind):
-        return [("val", value.val)]  # pyright: ignore
+        return [("val", getattr(value, "val", None))]
     if isinstance(value, AbstractDevice):
         return [("device_kind", value.device_kind), ("num_cores", value.num_cores), ("platform", value.platform)]
     if isinstance(value, Layout):
@@ -281,7 +281,7 @@ def _lowering_rules(primitive: core.Primitive) -> tuple[Any, ...]:
 def _scan() -> None:
     # By identity and only in modules not seen before: 600 modules take 5 ms once, and JAX imports some of its own late.
     for name, module in list(sys.modules.items()):
-        if name in _scanned_modules or name.partition(".")[0] not in JAX_PACKAGES or module is None:
+        if name in _scanned_modules or name.partition(".")[0] not in JAX_PACKAGES:
             continue
         if getattr(getattr(module, "__spec__", None), "_initializing", False):
             continue  # Another thread is importing it; its primitives may not be there yet.
@@ -292,8 +292,8 @@ def _scan() -> None:
 def is_jax_function(function: Any, depth: int = 6) -> bool:
     """Say whether a function, and the functions that it was built from, are JAX's own.
 
-    `__module__` can be copied by `functools.wraps`, so the place is read from the function's globals; `mlir.lower_fun` and
-    partials hide the function that matters in a closure cell or an argument.
+    `functools.wraps` copies `__module__`, so the place is read from the function's globals; `mlir.lower_fun` and partials
+    hide the function that matters in a closure cell or an argument.
     """
     if depth == 0:
         return False

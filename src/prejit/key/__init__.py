@@ -1,7 +1,7 @@
 """Own the identity of a compile: what enters a key, how it is encoded, and what differs between two keys.
 
 It must not know about stores, compiling or components.
-Invariant: equal digests mean equal programs in equal surroundings, in every process; what has no identity raises `KeyingError`.
+Invariant: equal digests mean equal programs in equal surroundings, in every process; no identity is a `KeyingError`.
 """
 
 from prejit.key.component_key import ComponentKey, Difference, Ingredient

@@ -1,4 +1,4 @@
-"""Facts about Python functions and modules that say what they do: bytecode without lines, names read, who ships them."""
+"""What Python functions and modules do: bytecode without lines, names read, who ships them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from prejit.key.encoding import pack, scalar_token, text_token
 
@@ -58,7 +58,7 @@ def shipped_by(module_name: str) -> Shipped | None:
 
 @functools.cache
 def _distributions() -> dict[str, list[str]]:
-    # Reads every installed package's list of files, 0.1 s and more: only for the few whose import name is not their own.
+    # Reads every installed package's list of files, 0.1 s and more: only where the import name is not the package's.
     return dict(importlib.metadata.packages_distributions())
 
 
@@ -81,7 +81,7 @@ def importable_name(value: Any) -> tuple[str, str, Shipped] | None:
 
 
 def home_of(function: types.FunctionType) -> Shipped | None:
-    """Return the package that a function was defined in; read from its globals, which `functools.wraps` does not copy."""
+    """Return the package that a function was defined in, by its globals, which `functools.wraps` does not copy."""
     return shipped_by(str(function.__globals__.get("__name__", "")))
 
 
@@ -122,9 +122,9 @@ def _const_token(const: Any) -> bytes:
     if isinstance(const, types.CodeType):
         return code_token(const)
     if isinstance(const, frozenset):
-        return pack(b"frozenset", *sorted(map(_const_token, const)))  # pyright: ignore[reportUnknownVariableType]
+        return pack(b"frozenset", *sorted(map(_const_token, cast(frozenset[Any], const))))
     if isinstance(const, slice):
-        return pack(b"slice", *map(_const_token, (const.start, const.stop, const.step)))  # pyright: ignore
+        return pack(b"slice", *map(_const_token, (const.start, const.stop, const.step)))
     return pack(b"tuple", *map(_const_token, const))
 
 

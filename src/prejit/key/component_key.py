@@ -106,9 +106,7 @@ class ComponentKey:
         """
         unknown = groups.keys() - set(GROUPS)
         if unknown:
-            raise TypeError(
-                f"replacing groups of a key: expected some of {', '.join(GROUPS)}, got {sorted(unknown)[0]!r}"
-            )
+            raise TypeError(f"replacing groups of a key: expected some of {', '.join(GROUPS)}, got {min(unknown)!r}")
         return type(self)(**{group: tuple(groups.get(group, getattr(self, group))) for group in GROUPS})  # pyright: ignore[reportArgumentType]
 
     def diff(self, other: ComponentKey) -> tuple[Difference, ...]:

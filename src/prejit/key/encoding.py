@@ -1,7 +1,7 @@
 """Canonical bytes: the grammar that every digest in prejit is made from.
 
-A token is either a scalar, whose first byte names its type, or a node `(tag len:part len:part …)`. No scalar starts with
-`(` and every part is length-prefixed, so tokens can be parsed back and two different values can't share one by concatenation.
+A token is either a scalar, whose first byte names its type, or a node `(tag len:part len:part …)`. No scalar starts
+with `(` and every part is length-prefixed, so tokens can be read back and two values can't share one by concatenation.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def environment_ingredients(
     """Return what the calling thread's surroundings contribute to a key.
 
     Args:
-        kind: `executable` for machine code; `module` for a portable module, which needs neither the CPU nor XLA's flags.
+        kind: `executable` for machine code, or `module` for a portable one, which needs neither the CPU nor XLA's flags.
         platform: What it is for, such as `cpu`.
         devices: The devices of its assignment, in order.
         compiler_options: What is passed to XLA for this compile only.
@@ -135,7 +135,7 @@ def _target(platform: str, devices: Sequence[Any]) -> Iterator[Ingredient]:
     capabilities = sorted({around.compute_capability(device) for device in devices} - {""})
     if capabilities:
         yield Ingredient("compute_capability", ", ".join(capabilities))
-    # XLA's GPU and TPU executables hold host code as well, but only for the calls around kernels; the CPU's is all host code.
+    # XLA's GPU and TPU executables hold host code only for the calls around kernels; the CPU's is all host code.
     if platform == "cpu":
         yield Ingredient("cpu_model", cpu_model())
         yield Ingredient("cpu_features", cpu_features())
@@ -163,8 +163,8 @@ def parse_flags(text: str) -> tuple[tuple[str, str], ...]:
     """Split a flags variable into flags that matter, sorted; of a flag given twice the last one counts.
 
     Args:
-        text: Such as `--xla_cpu_enable_fast_math=true --xla_dump_to=/tmp`. A text that does not start with `-` names a file
-            of flags, as XLA takes it; what XLA made of it is an ingredient of its own, so it gives nothing here.
+        text: Such as `--xla_cpu_enable_fast_math=true --xla_dump_to=/tmp`. A text that does not start with `-` names a
+            file of flags, as XLA takes it; what XLA made of it is an ingredient of its own, so it gives nothing here.
 
     Returns:
         Pairs of name and value. A flag without a value is `true`, as XLA reads it.
@@ -211,17 +211,22 @@ def _contexts(mesh: Any) -> Iterator[Ingredient]:
     ambient = jax.sharding.get_abstract_mesh()
     if not ambient.empty:
         yield Ingredient("mesh.ambient", digest_of(mesh_token(ambient)))
+    # User contexts all have one name, so they are told apart by the order in which they were made.
     seen: dict[str, int] = {}
     for name, value in around.contexts():
-        if name == "abstract_mesh_context_manager" or _is_unset(value):
-            continue
-        # User contexts all have one name.
         seen[name] = seen.get(name, -1) + 1
+        if name == "abstract_mesh_context_manager" or _is_at_rest(name, value):
+            continue
         label = f"context.{name}.{seen[name]}" if seen[name] else f"context.{name}"
         yield Ingredient(label, _digest_text(label, value))
 
 
-def _is_unset(value: Any) -> bool:
-    if value is None or around.axis_env_is_empty(value) or getattr(value, "name", None) == "AUTO":
+def _is_at_rest(name: str, value: Any) -> bool:
+    """Say whether a context has the value that it has outside any `with`, so that making it does not change keys."""
+    if value is None or name == "user_context":
+        return value is None
+    if name.startswith("pallas_"):
+        return value is False  # Pallas makes some when it is first imported (0.12).
+    if around.axis_env_is_empty(value) or getattr(value, "name", None) == "AUTO":
         return True
     return isinstance(value, tuple | frozenset) and not value

@@ -52,9 +52,9 @@ _FUNCTION_NOISE = frozenset({"__wrapped__", "__name__", "__qualname__", "__doc__
 def fingerprint(value: Any, path: str = "value") -> str:
     """Digest a value by content and type: equal digests mean values that a trace can't tell apart.
 
-    `1`, `True`, `1.0` and `np.float32(1)` differ, `0.0` and `-0.0` differ, NaN equals itself. The order of a dict's keys
-    and of a set's members does not matter. A function is its bytecode without line numbers, its defaults, closure, and the
-    globals that it names, followed; one that an installed package ships is its name and that package's version.
+    `1`, `True`, `1.0` and `np.float32(1)` differ, `0.0` and `-0.0` differ, NaN equals itself. The order of a dict's
+    keys and of a set's members does not matter. A function is its bytecode without line numbers, its defaults, closure,
+    and the globals that it names, followed; one that an installed package ships is its name and that package's version.
 
     Args:
         value: Anything.
@@ -64,8 +64,8 @@ def fingerprint(value: Any, path: str = "value") -> str:
         SHA-256 in hex, the same in every process.
 
     Raises:
-        KeyingError: Something in it has no content of its own (an open file, a lock, a tracer, an object of native code),
-            it contains itself, or it is too large. `path` in the error leads there.
+        KeyingError: Something in it has no content of its own (an open file, a lock, a tracer, an object of native
+            code), it contains itself, or it is too large. `path` in the error leads there.
 
     **Threads**: safe; what it reads must not be changed meanwhile.
 
@@ -456,9 +456,9 @@ _EXTENSIBLE: dict[type, Callable[[Any], Any]] = {
     list: lambda value: list(list.__iter__(value)),
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
-    str: lambda value: str.__str__(value),
-    int: lambda value: int.__int__(value),
-    float: lambda value: float.__float__(value),
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
 }
 """Builtin types that classes extend, and how to take the plain value out, whatever the subclass overrides."""

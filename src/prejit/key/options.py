@@ -1,7 +1,7 @@
 """Which of JAX's options change what a program is or compiles to, and which don't, each with its reason.
 
-An option in neither table counts as one that matters: a newer JAX then misses rather than hits wrongly. A test walks the
-registry of the installed JAX and fails for an option that is in neither.
+An option in neither table counts as one that matters: a newer JAX then misses rather than hits wrongly. A test walks
+the registry of the installed JAX and fails for an option that is in neither.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ MATTERS: Mapping[str, str] = {
     "jax_use_shardy_partitioner": "true",
     "jax_use_simplified_jaxpr_constants": "false",
 }
-"""Options that can change a trace or a lowering, or turn one into an error, with the value that is left unsaid in a key."""
+"""Options that can change a trace or a lowering, or turn one into an error, with the value that a key leaves unsaid."""
 
 COMPILE_ONLY: Mapping[str, str] = {
     "jax_compiler_enable_remat_pass": "true",

@@ -1,7 +1,7 @@
 """Canonical tokens for devices, meshes and shardings.
 
-A device is its position among the devices of its platform, as JAX orders them: the same program on another host, or in a
-process that got other device ids, has the same key.
+A device is its position among the devices of its platform, as JAX orders them: the same program on another host, or in
+a process that got other device ids, has the same key.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def sharding_token(sharding: Sharding | Any) -> bytes:
         memory = scalar_token(sharding.memory_kind) or b"N"
         return pack(b"named", mesh_token(sharding.mesh), spec_token(sharding.spec), memory, ids)
     if isinstance(sharding, SingleDeviceSharding):
-        (device,) = sharding.device_set
+        (device,) = cast(set[Any], sharding.device_set)
         return pack(b"single", device_token(device), scalar_token(sharding.memory_kind) or b"N")
     if jaxprs.is_unspecified(sharding):
         return pack(b"unspecified")

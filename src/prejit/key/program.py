@@ -33,12 +33,12 @@ class ProgramIdentity:
 def program_digest(closed_jaxpr: Any, *, hoisted_consts: Collection[int] = ()) -> ProgramIdentity:
     """Digest a closed jaxpr so that equal programs, and only they, have equal digests.
 
-    Two traces of one function give one digest whatever the process, `PYTHONHASHSEED`, file and line. Variables are numbered
-    in order of appearance; closed-over constants enter by content.
+    Two traces of one function give one digest whatever the process, `PYTHONHASHSEED`, file and line. Variables are
+    numbered in order of appearance; closed-over constants enter by content.
 
     Args:
         closed_jaxpr: What `jax.make_jaxpr(f)(*specs)` or `jax.jit(f).trace(*specs).jaxpr` gives.
-        hoisted_consts: Positions in `closed_jaxpr.consts` that the caller passes as arguments, so only their aval matters.
+        hoisted_consts: Positions in `closed_jaxpr.consts` that the caller passes as arguments: only their aval matters.
 
     Returns:
         The identity of the program.
@@ -80,7 +80,7 @@ class _Numbers(dict[Any, bytes]):
 
     def __missing__(self, var: Any) -> bytes:
         raise KeyingError(
-            f"digesting the program: expected a jaxpr without free variables, got one that reads {var.aval.str_short()}",
+            f"digesting the program: expected a jaxpr without free variables, got one of {var.aval.str_short()}",
             reason="a jaxpr with free variables",
         )
 
@@ -195,6 +195,7 @@ class _Walker(ValueEncoder):
             parts.append(text_token(param))
             parts.append(token)
         return pack(b"params", *parts)
+
 
 def _check_primitive(primitive: Any) -> None:
     if primitive.name in jaxprs.HOST_CALLBACKS:
