@@ -5,7 +5,6 @@ wrong value there warns and is ignored, so an import never fails because of it. 
 """
 
 import dataclasses
-import difflib
 import functools
 import math
 import os
@@ -244,6 +243,8 @@ def _checked(options: Mapping[str, object], doing: str) -> dict[str, object]:
     for name, value in options.items():
         option = _OPTIONS.get(name)
         if option is None:
+            import difflib
+
             names = ", ".join(sorted(_OPTIONS))
             close = difflib.get_close_matches(name, _OPTIONS, n=1)
             raise ConfigError(
@@ -327,6 +328,8 @@ def _parse_environment() -> tuple[dict[str, object], list[str]]:
     for variable, text in sorted(_environment.items()):
         option = _VARIABLES.get(variable)
         if option is None:
+            import difflib
+
             # The common beginning would make everything close.
             known = [name.removeprefix(_PREFIX) for name in _VARIABLES]
             close = difflib.get_close_matches(variable.removeprefix(_PREFIX), known, n=1)

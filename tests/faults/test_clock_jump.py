@@ -6,6 +6,7 @@ import time
 import pytest
 
 from prejit.store import Store
+from prejit.store.eviction import Candidate, choose_victims
 from prejit.testing import make_entry
 
 
@@ -41,13 +42,20 @@ def test_a_last_use_in_the_future_makes_nothing_immortal(tmp_path):
     clock = Clock()
     clock.offset_s = 400 * DAY_S
     ahead = Store(tmp_path / "s", memory_max_size=0, clock=clock)
-    ahead.put(make_entry(1, size_bytes=2500))
+    for number in (1, 2):
+        ahead.put(make_entry(number, size_bytes=2400))
     ahead.get(make_entry(1).key)
     ahead.flush()
-    store = Store(tmp_path / "s", max_size=10_000, memory_max_size=0)
-    for number in range(2, 20):
-        store.put(make_entry(number, size_bytes=2500))
-    assert store.get(make_entry(1).key) is None
+    Store(tmp_path / "s").put(make_entry(3, size_bytes=2400))
+    store = Store(tmp_path / "s", max_size=10_000)
+    store.put(make_entry(4, size_bytes=2400))
+    assert store.stats().evictions == 1
+    assert sorted(store.keys()) == sorted(make_entry(number).key for number in (2, 3, 4))
+
+
+def test_a_little_skew_between_machines_is_no_jump():
+    ahead, behind = Candidate("a", 60, 1010.0), Candidate("b", 60, 990.0)
+    assert choose_victims([ahead, behind], 100, now=1000.0) == [behind]
 
 
 def test_a_draft_from_the_future_is_left_to_its_writer(tmp_path):

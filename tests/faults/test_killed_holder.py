@@ -48,6 +48,31 @@ def test_a_killed_holder_holds_nothing(tmp_path, holder):
     assert os.listdir(tmp_path / "s/v1/locks") == []
 
 
+def test_the_living_child_of_a_killed_holder_does_not_hold_it(tmp_path):
+    code = HOLD.replace(
+        "    print(claim.owned", "    import os; child = os.fork(); child or time.sleep(600)\n    print(child"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "s")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    child = 0
+    try:
+        child = int(process.stdout.readline())
+        process.kill()
+        process.wait()
+        os.kill(child, 0)  # it lives
+        with Store(tmp_path / "s").claim(make_entry(1).key, 30.0) as claim:
+            assert claim.owned
+    finally:
+        process.kill()
+        if child:
+            os.kill(child, signal.SIGKILL)
+        process.communicate()
+
+
 def test_a_waiter_gets_the_claim_when_the_holder_is_killed(tmp_path, holder):
     import threading
 

@@ -100,7 +100,8 @@ def test_a_wrong_environment_warns_once_and_is_ignored(variable, text, says):
 
 def test_a_wrong_environment_does_not_fail_an_import(run_python):
     done = run_python(
-        "import sys, warnings as w\nw.simplefilter('error'); import prejit.config; print('platformdirs' in sys.modules)",
+        "import sys, warnings; warnings.simplefilter('error'); import prejit.config;"
+        "print('platformdirs' in sys.modules)",
         env={"PREJIT_DISABLE": "maybe", "PREJIT_MAX_SIZE": "big", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.stdout.strip() == "False"

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import errno
 import os
-import secrets
 from collections.abc import Callable, Generator, Iterator
 from typing import Literal
 
@@ -172,7 +171,7 @@ class DiskTier:
         self.layout.make_ready()
         path = self.layout.entry(entry.key)
         self._keep_newer(path)
-        draft = f"{self.layout.directory('tmp')}/{entry.key[:16]}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        draft = f"{self.layout.directory('tmp')}/{entry.key[:16]}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
         try:
             self.layout.retried(lambda: self._files.write_new(draft, data), self.layout.directory("tmp"))
             self.layout.retried(lambda: self._files.replace(draft, path), os.path.dirname(path))

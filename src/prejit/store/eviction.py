@@ -7,6 +7,8 @@ __all__ = ["Candidate", "choose_victims"]
 
 # Some room is made at once, so that not every put evicts.
 _TARGET = 0.9
+# Clocks of machines that share a store differ a little; further ahead means that a clock was set back since.
+_SKEW_S = 3600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ def choose_victims(candidates: Iterable[Candidate], cap_bytes: int, *, now: floa
     Args:
         candidates: Every entry of the store.
         cap_bytes: What the store may hold.
-        now: Unix time in seconds. A last use in the future, after a clock was set back, counts as now.
+        now: Unix time in seconds. A last use a little ahead of it counts as now; one far ahead counts as long ago,
+            for it would keep its entry for ever.
 
     Returns:
         The entries to remove; none when the store is within its cap. Afterwards it is, unless what is pinned alone is
@@ -52,7 +55,7 @@ def choose_victims(candidates: Iterable[Candidate], cap_bytes: int, *, now: floa
     victims: list[Candidate] = []
     order = sorted(
         (candidate for candidate in everything if not candidate.is_pinned),
-        key=lambda candidate: (candidate.is_fresh, min(candidate.last_used, now), candidate.digest),
+        key=lambda candidate: (candidate.is_fresh, _credible(candidate.last_used, now), candidate.digest),
     )
     for candidate in order:
         if total_bytes <= (cap_bytes if candidate.is_fresh else cap_bytes * _TARGET):
@@ -60,3 +63,7 @@ def choose_victims(candidates: Iterable[Candidate], cap_bytes: int, *, now: floa
         victims.append(candidate)
         total_bytes -= candidate.size_bytes
     return victims
+
+
+def _credible(last_used: float, now: float) -> float:
+    return min(last_used, now) if last_used <= now + _SKEW_S else 0.0

@@ -19,6 +19,7 @@ __all__ = ["Layout"]
 VERSION = "v1"
 SUFFIX = ".entry"
 _SHARD_DIGITS = 2
+_NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})  # Windows has no quota error
 
 
 class Layout:
@@ -158,7 +159,7 @@ class Layout:
 
 
 def _hint(code: int | None, path: str) -> str:
-    if code in (errno.ENOSPC, errno.EDQUOT):
+    if code in _NO_ROOM:
         return f"free some space, or lower max_size of the store at {path}"
     if code in (errno.EROFS, errno.EACCES, errno.EPERM):
         return f"chmod u+w {path}, or set PREJIT_READ_ONLY=1 to use it as it is"

@@ -1,7 +1,7 @@
 """Housekeeping of a store's side directories: quarantine, drafts, abandoned locks. Everything here is best effort."""
 
 import contextlib
-import secrets
+import os
 from collections.abc import Iterable
 
 from prejit.store.files import FileInfo, FileSystem
@@ -49,7 +49,7 @@ def quarantine(files: FileSystem, path: str, bad: FileInfo, directory: str, mode
         if (now.inode, now.mtime, now.size_bytes) != (bad.inode, bad.mtime, bad.size_bytes):
             return False
         files.make_dir(directory, mode)
-        files.replace(path, f"{directory}/{digest}.{secrets.token_hex(4)}.entry")
+        files.replace(path, f"{directory}/{digest}.{os.urandom(4).hex()}.entry")
     except OSError:
         return False
     trim_quarantine(files, directory)

@@ -11,7 +11,7 @@ first: between publishing and removing, a reader skips what the sum already hold
 
 import contextlib
 import dataclasses
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -82,7 +82,7 @@ class Usage:
         self._pending: dict[str, Use] = {}
         self._new_hits = 0
         self._flushed = time.monotonic()
-        self._journal = secrets.token_hex(8)
+        self._journal = os.urandom(8).hex()
         self._written_bytes = 0
 
     def record(self, digest: str) -> None:
@@ -107,7 +107,7 @@ class Usage:
             pending, self._pending = self._pending, {}
             data = ("\n" + "".join(map(_line, pending, pending.values()))).encode()
             if self._written_bytes > _ROTATE_BYTES:
-                self._journal, self._written_bytes = secrets.token_hex(8), 0
+                self._journal, self._written_bytes = os.urandom(8).hex(), 0
             path = f"{directory}/{self._journal}{_JOURNAL}"
             self._written_bytes += len(data)
         with contextlib.suppress(OSError):
@@ -143,7 +143,7 @@ class Usage:
         ]
         if len(names) < _COMPACT_FILES:
             return 0
-        token = secrets.token_hex(8)
+        token = os.urandom(8).hex()
         for name in names:
             with contextlib.suppress(OSError):
                 stem = name.split(".", 1)[0]

@@ -195,11 +195,18 @@ def test_damage_is_one_error_with_its_reason(data, reason):
     assert caught.value.reason == reason
 
 
-def test_a_bomb_is_refused_before_it_goes_off():
+def test_a_bomb_is_refused_before_it_goes_off(monkeypatch):
+    def inflate(*args, **kwargs):
+        raise AssertionError("inflated")
+
     bomb = with_section("zstd", zstandard.compress(bytes(100_000_000)), 10)
     assert len(bomb) < 20_000
-    with pytest.raises(CorruptEntry):
-        CacheEntry.from_bytes(bomb)
+    with monkeypatch.context() as patched:
+        patched.setattr(format_.zstandard, "ZstdDecompressor", inflate)
+        with pytest.raises(CorruptEntry):
+            CacheEntry.from_bytes(bomb)
+        with pytest.raises(AssertionError, match="inflated"):
+            CacheEntry.from_bytes(with_section("zstd", zstandard.compress(bytes(1000)), 1000))
 
 
 def test_zlib_sections_are_read():

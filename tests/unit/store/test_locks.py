@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import os
 import threading
 import time
@@ -77,6 +78,21 @@ def test_stores_that_write_nothing_give_claims_at_once(tmp_path):
         with store.claim(make_entry(1).key, 600.0) as given:
             assert not given.owned
     assert not (tmp_path / "s" / "v1" / "locks").exists() or os.listdir(tmp_path / "s" / "v1" / "locks") == []
+
+
+def test_a_lock_on_a_file_that_its_last_owner_removed_is_no_lock(tmp_path, monkeypatch):
+    path, flock = str(tmp_path / "x.lock"), fcntl.flock
+
+    def flock_after_removal(fd, operation):
+        os.unlink(path)  # as another owner's release does, between our open and our lock
+        flock(fd, operation)
+
+    locks = OSLocks()
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", flock_after_removal)
+        assert locks.acquire(path) is None
+    with claim(locks, path, 0.0) as again:
+        assert again.owned
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
