@@ -16,6 +16,27 @@ api_boundary = traceback_util.api_boundary
 register_exclusion: Callable[[str], None] = traceback_util.register_exclusion
 """Leave the frames of a file out of tracebacks, as JAX does with its own."""
 
+register_exclusion(__file__)
+
+
+
+@api_boundary
+def _reraise(error: Exception) -> None:
+    raise error
+
+
+def hide_frames(error: Exception) -> None:
+    """Leave frames of JAX and of registered files out of an exception's traceback, as `api_boundary` does.
+
+    For a function that must not pay for a decorator: call it in `except` and then `raise` without an operand.
+    """
+    try:
+        _reraise(error)
+    except Exception:  # noqa: BLE001  # it is the error itself, now with its frames filtered
+        traceback = error.__traceback__
+        error.__traceback__ = None if traceback is None else traceback.tb_next  # without this function's own frame
+
+
 Tracer = core.Tracer
 trace_context: Callable[[], Any] = jax_config.trace_context
 call_type: Callable[[Any], Any] = pjit.convert_to_metaty
@@ -172,6 +193,7 @@ __all__ = [
     "devices_of",
     "flatten",
     "has_mixed_devices",
+    "hide_frames",
     "is_native",
     "is_top_level",
     "lower_with_arguments",

@@ -21,12 +21,12 @@ from prejit.signature.partition import box, has_static_leaves
 from prejit.signature.statics import Static
 from prejit.stage.listeners import on_clear
 
-__all__ = ["Core", "Options"]
+__all__ = ["DIRECTLY_TAKEN", "Core", "Options"]
 
 tracing.register_exclusion(__file__)
 
 _MAX_DISPATCHES = 8  # Configurations outside JAX's own trace context; the oldest goes first.
-_DIRECTLY_TAKEN = frozenset({tracing.ArrayImpl, bool, int, float, complex, Static})
+DIRECTLY_TAKEN = frozenset({tracing.ArrayImpl, bool, int, float, complex, Static})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,12 +71,15 @@ class Core:
         self.plain = jax.jit(_hashable(function), **options.jit_arguments())
         self._dispatches: dict[Any, Dispatch] = {}
         self._lock = threading.Lock()
+        # The configuration seen last and its C++ dispatch: one comparison instead of a look-up in most calls.
+        self.last: tuple[Any, Any] = (None, None)
         on_clear(self)
         _renew_lock_after_fork(self)
 
-    def dispatch(self) -> Dispatch:
-        """Return the dispatch for the configuration of this thread."""
-        token = dispatch_token()
+    def dispatch(self, token: Any = None) -> Dispatch:
+        """Return the dispatch for a configuration, by default that of this thread."""
+        if token is None:
+            token = dispatch_token()
         found = self._dispatches.get(token)
         if found is None:
             with self._lock:
@@ -85,6 +88,7 @@ class Core:
                     if len(self._dispatches) >= _MAX_DISPATCHES:
                         self._dispatches.pop(next(iter(self._dispatches)))
                     found = self._dispatches[token] = Dispatch(self)
+        self.last = (token, found.call)
         return found
 
     def forget(self) -> None:
@@ -110,11 +114,23 @@ class Core:
         if type(value) is np.ndarray:
             return value.dtype.isnative
         return all(
-            type(leaf) in _DIRECTLY_TAKEN
+            type(leaf) in DIRECTLY_TAKEN
             or (type(leaf) is np.ndarray and leaf.dtype.isnative)
             or isinstance(leaf, np.generic | jax.Array)
             for leaf in jax.tree_util.tree_leaves(value)
         )
+
+    def call_bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call that is in its one spelling."""
+        for value in args:
+            if type(value) not in DIRECTLY_TAKEN and not self.takes(value):
+                return self.call_unusual(args, kwargs)
+        for value in kwargs.values():
+            if type(value) not in DIRECTLY_TAKEN and not self.takes(value):
+                return self.call_unusual(args, kwargs)
+        token = dispatch_token()
+        last = self.last
+        return (last[1] if last[0] == token else self.dispatch(token).call)(*args, **kwargs)
 
     def normalize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put leaves that are not arrays into the tree's structure, where that is allowed."""

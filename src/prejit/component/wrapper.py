@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from prejit._jax import tracing
-from prejit.component.core import _DIRECTLY_TAKEN as DIRECTLY_TAKEN  # pyright: ignore[reportPrivateUsage]
-from prejit.component.core import Core
+from prejit._jax.environment import dispatch_token
+from prejit.component.core import DIRECTLY_TAKEN, Core
 from prejit.config import is_enabled
 
 if TYPE_CHECKING:
@@ -63,23 +63,25 @@ class Component(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._core = core
 
-    @tracing.api_boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, as `jax.jit` of it would."""
+        # The hot path: what `jax.jit` costs plus some 0.7 us (benchmarks/bench_dispatch.py). So no decorator around it,
+        # nothing is looked up twice, and tracebacks are filtered only when there is one.
         core = self._core
-        if not is_enabled():
-            return core.plain(*args, **kwargs)
-        positional: Any = args
-        named: Any = kwargs
-        if kwargs or core.is_binding:
-            positional, named = core.binder.bind(args, kwargs)
-        for value in positional:
-            if type(value) not in DIRECTLY_TAKEN and not core.takes(value):
-                return core.call_unusual(positional, named)
-        for value in named.values():
-            if type(value) not in DIRECTLY_TAKEN and not core.takes(value):
-                return core.call_unusual(positional, named)
-        return core.dispatch().call(*positional, **named)
+        try:
+            if not is_enabled():
+                return core.plain(*args, **kwargs)
+            if kwargs or core.is_binding:
+                return core.call_bound(*core.binder.bind(args, kwargs))
+            for value in args:
+                if type(value) not in DIRECTLY_TAKEN and not core.takes(value):
+                    return core.call_unusual(args, kwargs)
+            token = dispatch_token()
+            last = core.last
+            return (last[1] if last[0] == token else core.dispatch(token).call)(*args)
+        except Exception as error:
+            tracing.hide_frames(error)
+            raise  # without an operand: it would add this frame again
 
     @tracing.api_boundary
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> Any:

