@@ -21,9 +21,9 @@ def test_the_demo_proves_its_claims_by_counts():
         assert run["losses"][-1] < run["losses"][0]
 
     assert plain["step_counts"] == filling["step_counts"] == {"trace": 1, "lower": 1, "compile": 1, "load": 0}
-    # JAX lowers and traces with a full cache too, and keeps no program that compiles in less than a second.
+    # With its cache full JAX lowers all the same; what it keeps depends on how long compiling took, so is not asserted.
     assert jax_filled["step_counts"]["lower"] == 1
-    assert jax_filled["setup_counts"]["compile"] == plain["setup_counts"]["compile"] > 10
+    assert jax_filled["setup_counts"]["lower"] == plain["setup_counts"]["lower"] > 10
 
     assert prejit_empty["step_counts"]["compile"] == 1
     assert prejit_filled["step_counts"] == {"trace": 1, "lower": 0, "compile": 0, "load": 1}
