@@ -4,7 +4,16 @@ May know every other package; no other package may know it.
 Invariant: importing it needs neither pytest nor JAX.
 """
 
+from prejit.testing.compiles import CompileCounts, count_compiles
 from prejit.testing.contract import StoreContract, make_entry
 from prejit.testing.faults import BrokenLocks, FaultyFileSystem, SimulatedCrash
 
-__all__ = ["BrokenLocks", "FaultyFileSystem", "SimulatedCrash", "StoreContract", "make_entry"]
+__all__ = [
+    "BrokenLocks",
+    "CompileCounts",
+    "FaultyFileSystem",
+    "SimulatedCrash",
+    "StoreContract",
+    "count_compiles",
+    "make_entry",
+]
