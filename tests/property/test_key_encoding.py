@@ -2,7 +2,6 @@
 
 import struct
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

@@ -60,7 +60,7 @@ SETTLED_OPTIONS: Mapping[str, str] = {
     "jax_use_rgv3": _KERNELS,
     "mock_num_gpu_processes": _START,
 }
-"""Options that enter a key but that calls of what is in memory do not look at again, as in `jax.jit`; with the reason."""
+"""Options in a key at which calls of what is in memory do not look again, as in `jax.jit`; with the reason."""
 
 
 def versions() -> tuple[str, str]:
@@ -103,6 +103,20 @@ def contexts() -> Iterator[tuple[str, Any]]:
     for name, value in zip(trace_context_names(), trace_context(), strict=False):
         if name not in options:
             yield name, value
+
+
+_user_positions: tuple[int, tuple[int, ...]] = (-1, ())
+
+
+def has_user_context(context: Any) -> bool:
+    """Say whether a trace context holds a value that the user put there with `jax.make_user_context`."""
+    global _user_positions
+    length, positions = _user_positions
+    if length != len(context):
+        names = trace_context_names()
+        positions = tuple([i for i, name in enumerate(names) if name == "user_context"])
+        _user_positions = (len(context), positions)
+    return any(context[i] is not None for i in positions)
 
 
 def concrete_mesh() -> Any:

@@ -25,6 +25,9 @@ from jax._src.state.types import AbstractRef
 Atom = core.Var | core.Literal
 """What an equation reads."""
 
+Tracer = core.Tracer
+"""What stands for a value while a function is traced."""
+
 KeyImpl = PRNGImpl
 """The functions behind a kind of PRNG key."""
 
@@ -99,6 +102,11 @@ _SOURCE_FIELDS = frozenset({"fun_sourceinfo", "fun_signature"})
 def is_jit(value: object) -> bool:
     """Say whether a value is what `jax.jit` returns."""
     return isinstance(value, _PJIT)
+
+
+def wrapped(function: Any) -> Any:
+    """Return the Python function under a jitted one."""
+    return function.__wrapped__
 
 
 def jit_options(function: Any) -> tuple[Any, ...]:
@@ -292,8 +300,8 @@ def _scan() -> None:
 def is_jax_function(function: Any, depth: int = 6) -> bool:
     """Say whether a function, and the functions that it was built from, are JAX's own.
 
-    `functools.wraps` copies `__module__`, so the place is read from the function's globals; `mlir.lower_fun` and partials
-    hide the function that matters in a closure cell or an argument.
+    `functools.wraps` copies `__module__`, so the place is read from the function's globals. `mlir.lower_fun` and
+    partials hide the function that matters in a closure cell or an argument.
     """
     if depth == 0:
         return False

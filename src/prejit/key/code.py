@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 
-from prejit.key.encoding import pack, scalar_token, text_token
+from prejit.key.encoding import class_of, pack, scalar_token, text_token
 
 _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING, new in 3.13; older versions have no such flag.
 _READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
@@ -124,7 +124,7 @@ def _const_token(const: Any) -> bytes:
     if isinstance(const, frozenset):
         return pack(b"frozenset", *sorted(map(_const_token, cast(frozenset[Any], const))))
     if isinstance(const, slice):
-        return pack(b"slice", *map(_const_token, (const.start, const.stop, const.step)))
+        return pack(b"slice", *[_const_token(part) for part in cast(Any, (const.start, const.stop, const.step))])
     return pack(b"tuple", *map(_const_token, const))
 
 
@@ -191,9 +191,10 @@ def underlying_function(value: Any) -> types.FunctionType | None:
     for _ in range(20):
         if isinstance(value, types.FunctionType):
             return value
-        if isinstance(value, types.MethodType | staticmethod | classmethod):
+        kind = class_of(value)
+        if issubclass(kind, types.MethodType | staticmethod | classmethod):
             value = value.__func__
-        elif isinstance(value, functools.partial):
+        elif issubclass(kind, functools.partial):
             value = value.func
         else:
             value = getattr(value, "__wrapped__", None)

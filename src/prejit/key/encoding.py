@@ -10,7 +10,8 @@ import functools
 import hashlib
 import struct
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,6 +31,11 @@ def pack(tag: bytes, *parts: bytes) -> bytes:
         b'(tuple 2:i1 3:sab)'
     """
     return b"(" + tag + b"".join([b" %d:%b" % (len(part), part) for part in parts]) + b")"
+
+
+def class_of(value: object) -> type[Any]:
+    """Return `type(value)`, for values of which a type checker knows nothing."""
+    return type(value)
 
 
 def digest_of(token: bytes) -> str:
@@ -86,8 +92,9 @@ def dtype_token(dtype: np.dtype[Any]) -> bytes:
         base, shape = dtype.subdtype
         return pack(b"subarray", dtype_token(base), *[b"i%d" % n for n in shape])
     if dtype.fields is not None:
+        listed = cast(Mapping[str, Any], dtype.fields)
         fields = [
-            pack(b"field", text_token(name), dtype_token(dtype.fields[name][0]), b"i%d" % dtype.fields[name][1])
+            pack(b"field", text_token(name), dtype_token(listed[name][0]), b"i%d" % listed[name][1])
             for name in dtype.names or ()
         ]
         return pack(b"struct", b"i%d" % dtype.itemsize, *fields)

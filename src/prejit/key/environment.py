@@ -40,7 +40,7 @@ def environment_ingredients(
     """Return what the calling thread's surroundings contribute to a key.
 
     Args:
-        kind: `executable` for machine code, or `module` for a portable one, which needs neither the CPU nor XLA's flags.
+        kind: `executable` for machine code; `module` for portable code, which needs neither the CPU nor XLA's flags.
         platform: What it is for, such as `cpu`.
         devices: The devices of its assignment, in order.
         compiler_options: What is passed to XLA for this compile only.
@@ -57,17 +57,11 @@ def environment_ingredients(
     values = around.option_values(names)
     options = _options_key(compiler_options)
     mesh = around.concrete_mesh()
-    state = (
-        kind,
-        platform,
-        tuple(devices),
-        options,
-        names,
-        values,
-        tuple(map(type, values)),
-        around.trace_context(),
-        mesh,
-    )
+    context = around.trace_context()
+    if around.has_user_context(context):
+        # JAX compares contexts with ==, by which 0 is False; a key must not.
+        return tuple(_ingredients(kind, platform, devices, options, dict(zip(names, values, strict=True)), mesh))
+    state = (kind, platform, tuple(devices), options, names, values, tuple(map(type, values)), context, mesh)
     found = _cache.get(state)
     if found is None:
         found = tuple(_ingredients(kind, platform, devices, options, dict(zip(names, values, strict=True)), mesh))

@@ -11,41 +11,20 @@ import enum
 import functools
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import jax
 import numpy as np
 
 from prejit._jax import jaxprs
 from prejit.errors import KeyingError
-from prejit.key import code
-from prejit.key.encoding import array_token, digest_of, pack, scalar_token, text_token
+from prejit.key import code, instances
+from prejit.key.encoding import array_token, class_of, digest_of, pack, scalar_token, text_token
 from prejit.key.values import constant_token, value_token
 
 _MAX_DEPTH: Final = 60
 _MAX_NODES: Final = 200_000
 
-_GENERATED = frozenset({"__init__", "__eq__", "__repr__", "__hash__", "__setattr__", "__delattr__", "__replace__"})
-_CLASS_NOISE = frozenset(
-    {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__"}
-    | {
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-        "__abstractmethods__",
-        "_abc_impl",
-    }
-    | {
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "__match_args__",
-        "__slots__",
-        "__parameters__",
-        "__orig_bases__",
-    }
-    | {"__signature__", "__class_getitem__"}
-)
 _FUNCTION_NOISE = frozenset({"__wrapped__", "__name__", "__qualname__", "__doc__", "__module__", "__annotations__"})
 
 
@@ -149,7 +128,7 @@ class _Encoder:
             self._open.discard(id(value))
 
     def _node(self, value: Any, path: str) -> bytes:
-        encode = _BY_TYPE.get(type(value))
+        encode = _BY_TYPE.get(class_of(value))
         if encode is not None:
             return encode(self, value, path)
         if isinstance(value, enum.Enum):
@@ -157,7 +136,7 @@ class _Encoder:
             return pack(b"enum", kind, text_token(value.name), self.token(value.value, f"{path}.value"))
         if isinstance(value, np.ndarray | np.generic):
             return self._array(value, path)
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, jaxprs.Tracer):
             raise _refuse("a tracer", path, "a tracer, which has no value yet")
         if isinstance(value, jax.Array):
             return _located(constant_token, value, path)
@@ -173,8 +152,8 @@ class _Encoder:
             return self._reference(value, path)
         if jaxprs.is_jit(value):
             options = _located(value_token, jaxprs.jit_options(value), path)
-            return pack(b"jit", self.token(value.__wrapped__, f"{path}.__wrapped__"), options)
-        if isinstance(value, np.dtype) or (jaxprs.is_from_jax(type(value)) and not hasattr(value, "__dict__")):
+            return pack(b"jit", self.token(jaxprs.wrapped(value), f"{path}.__wrapped__"), options)
+        if isinstance(value, np.dtype) or (jaxprs.is_from_jax(class_of(value)) and not hasattr(value, "__dict__")):
             return _located(value_token, value, path)
         if isinstance(value, _PLACEMENT) or jaxprs.plain_literal(value) is not value:
             return _located(value_token, value, path)
@@ -216,16 +195,17 @@ class _Encoder:
         return [token for key in mapping for token in (self._alone(key, path), self.token(mapping[key], f"{path}[…]"))]
 
     def _array(self, value: Any, path: str) -> bytes:
-        array = np.asarray(value)
+        kind = class_of(value)
+        array: np.ndarray[Any, Any] = np.asarray(value)
         if array.dtype.hasobject:
             if array.dtype != np.dtype(object):
                 raise _refuse("array of objects in a record", path, "a structured array of Python objects")
             shape = b",".join(b"%d" % n for n in array.shape)
             return pack(b"objects", shape, *self.items(array.ravel().tolist(), path))
-        if type(value) is not np.ndarray and isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
+        if issubclass(kind, np.ndarray) and kind not in (np.ndarray, np.memmap):
             # A masked array or a user's subclass: what it adds to the numbers is not known here.
             raise _refuse("a subclass of ndarray", path, f"a {_name(value)}")
-        return array_token(array, b"npscalar" if isinstance(value, np.generic) else b"ndarray")
+        return array_token(array, b"npscalar" if issubclass(kind, np.generic) else b"ndarray")
 
     def treedef(self, treedef: Any, path: str) -> bytes:
         """Encode a treedef, node by node."""
@@ -313,7 +293,7 @@ class _Encoder:
         return pack(b"own", *tokens)
 
     def _rebound(self, module: types.ModuleType, chain: tuple[str, ...], path: str) -> bytes:
-        """Encode an attribute of an installed module only if someone put their own code there; else the version says it."""
+        """Encode an attribute of an installed module if someone put their own code there; else the version says it."""
         value: Any = module
         for depth, name in enumerate(chain):
             # Not getattr: it could import a lazy module, and one that isn't imported yet is no difference.
@@ -326,52 +306,37 @@ class _Encoder:
                 return pack(b"rebound", text_token(".".join(chain[: depth + 1])), self.token(value, place))
         return b""
 
-    def _class(self, kind: type, path: str) -> bytes:
-        bases = [self.token(base, f"{path}.__bases__") for base in kind.__bases__ if base is not object]
-        members: list[bytes] = []
+    def _class(self, kind: type[Any], path: str) -> bytes:
+        parts: list[bytes] = [pack(b"fields", *map(text_token, instances.field_names(kind)))]
+        parts += [self.token(base, f"{path}.__bases__") for base in kind.__bases__ if base is not object]
+        if type(kind) is not type:
+            parts.append(self.token(type(kind), f"{path}.__class__"))
         if issubclass(kind, enum.Enum):
             listed = {name: member.value for name, member in kind.__members__.items()}
-            members.append(self.token(listed, f"{path}.__members__"))
-        for name, member in sorted(vars(kind).items()):
-            if name in _CLASS_NOISE or _is_generated(kind, name, member):
-                continue
-            members += (text_token(name), self._member(member, f"{path}.{name}"))
-        meta = self.token(type(kind), f"{path}.__class__") if type(kind) is not type else b""
-        fields = pack(b"fields", *map(text_token, getattr(kind, "__dataclass_fields__", getattr(kind, "_fields", ()))))
-        return pack(b"class", text_token(kind.__qualname__), meta, fields, pack(b"bases", *bases), *members)
+            parts.append(self.token(listed, f"{path}.__members__"))
+        for name, member in instances.members(kind):
+            parts.append(pack(b"member", text_token(name), self._member(member, f"{path}.{name}")))
+        return pack(b"class", text_token(kind.__qualname__), *parts)
 
     def _member(self, member: Any, path: str) -> bytes:
-        if isinstance(member, staticmethod | classmethod):
-            return pack(type(member).__name__.encode(), self.token(member.__func__, path))
-        if isinstance(member, property):
+        kind = class_of(member)
+        if issubclass(kind, staticmethod | classmethod):
+            return pack(b"bound", text_token(kind.__name__), self.token(member.__func__, path))
+        if issubclass(kind, property):
             return pack(b"property", *self.items((member.fget, member.fset, member.fdel), path))
-        if isinstance(member, functools.cached_property):
-            return pack(b"cachedproperty", self.token(cast(Any, member).func, path))
-        if type(member) in _SLOT_TYPES:
-            return pack(b"slot")
-        return self.token(member, path)
+        if issubclass(kind, functools.cached_property):
+            return pack(b"cachedproperty", self.token(member.func, path))
+        return pack(b"slot") if instances.is_slot(member) else self.token(member, path)
 
     def _instance(self, value: Any, path: str) -> bytes:
-        kind = type(value)
-        base = next((base for base in _EXTENSIBLE if isinstance(value, base)), object)
-        if base is object and not code.holds_only_attributes(kind):
+        if not instances.has_content(value):
             raise _refuse(f"no content: {_name(value)}", path, f"a {_name(value)}")
-        state: dict[str, Any] = {}
-        for cls in kind.__mro__:
-            for slot in _slots(cls):
-                if hasattr(value, slot):
-                    state[slot] = getattr(value, slot)
-        state.update(getattr(value, "__dict__", {}))
-        for name in jaxprs.COPIED_ATTRIBUTES if jaxprs.is_from_jax(kind) else ():
-            state.pop(name, None)
-        content = b"" if base is object else self.token(_EXTENSIBLE[base](value), path)
-        attributes = [
-            part
-            for name in sorted(state)
-            if name not in _FUNCTION_NOISE or name == "__wrapped__"
-            for part in (text_token(name), self.token(state[name], f"{path}.{name}"))
+        parts = [
+            pack(b"attribute", text_token(name), self.token(part, f"{path}.{name}"))
+            for name, part in instances.attributes(value).items()
         ]
-        return pack(b"object", self.token(kind, f"{path}.__class__"), content, *attributes)
+        kind = self.token(type(value), f"{path}.__class__")
+        return pack(b"object", kind, self.token(instances.plain_value(value), path), *parts)
 
 
 def _located(encode: Callable[[Any], bytes], value: Any, path: str) -> bytes:
@@ -379,24 +344,6 @@ def _located(encode: Callable[[Any], bytes], value: Any, path: str) -> bytes:
         return encode(value)
     except KeyingError as error:
         raise KeyingError(f"{error.args[0]} at {path}", reason=error.reason, path=path) from error
-
-
-def _slots(cls: type) -> Iterable[str]:
-    slots = cls.__dict__.get("__slots__", ())
-    for slot in (slots,) if isinstance(slots, str) else slots:
-        if slot not in ("__dict__", "__weakref__"):
-            private = slot.startswith("__") and not slot.endswith("__")
-            yield f"_{cls.__name__.lstrip('_')}{slot}" if private else slot
-
-
-def _is_generated(kind: type, name: str, member: Any) -> bool:
-    """Say whether a class member says nothing that the fields don't: what `dataclass` wrote, what `Enum` keeps."""
-    if issubclass(kind, enum.Enum):
-        return name in kind.__members__ or (name.startswith("_") and not isinstance(member, types.FunctionType))
-    if name in _GENERATED and hasattr(kind, "__dataclass_fields__"):
-        function = code.underlying_function(member)
-        return function is not None and function.__code__.co_filename == "<string>"
-    return False
 
 
 _Rule = Callable[[_Encoder, Any, str], bytes]
@@ -438,30 +385,13 @@ def _defaultdict(encoder: _Encoder, value: Any, path: str) -> bytes:
 
 
 _PARTIAL = ("func", "args", "keywords")
-_PLACEMENT = (
+_PLACEMENT: Any = (
     jax.sharding.Sharding,
     jax.sharding.Mesh,
     jax.sharding.AbstractMesh,
     jax.sharding.PartitionSpec,
     jax.Device,
 )
-_SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType, type(collections.namedtuple("_", "x").x))
-
-_EXTENSIBLE: dict[type, Callable[[Any], Any]] = {
-    tuple: lambda value: (
-        tuple.__getitem__(value, slice(None)) if type(value) is tuple else tuple(tuple.__iter__(value))
-    ),
-    collections.OrderedDict: lambda value: tuple(dict.items(value)),
-    dict: lambda value: dict(dict.items(value)),
-    list: lambda value: list(list.__iter__(value)),
-    set: lambda value: set(set.__iter__(value)),
-    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
-    str: str.__str__,
-    int: int.__int__,
-    float: float.__float__,
-    bytes: lambda value: bytes.__getitem__(value, slice(None)),
-}
-"""Builtin types that classes extend, and how to take the plain value out, whatever the subclass overrides."""
 
 _BY_TYPE: dict[type, _Rule] = {
     tuple: lambda e, v, p: pack(b"tuple", *e.items(v, p)),
@@ -473,7 +403,7 @@ _BY_TYPE: dict[type, _Rule] = {
     collections.defaultdict: _defaultdict,
     collections.deque: lambda e, v, p: pack(b"deque", e.token(v.maxlen, p), *e.items(v, p)),
     types.MappingProxyType: lambda e, v, p: pack(b"mappingproxy", *e.pairs(v, p)),
-    types.SimpleNamespace: lambda e, v, p: pack(b"namespace", *e.pairs(vars(v), p)),
+    types.SimpleNamespace: lambda e, v, p: pack(b"namespace", *e.pairs(v.__dict__, p)),
     bytearray: lambda e, v, p: pack(b"bytearray", bytes(v)),
     slice: lambda e, v, p: pack(b"slice", *e.items((v.start, v.stop, v.step), p)),
     range: lambda e, v, p: pack(b"range", *e.items((v.start, v.stop, v.step), p)),

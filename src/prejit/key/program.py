@@ -9,7 +9,7 @@ from typing import Any
 
 from prejit._jax import jaxprs
 from prejit.errors import KeyingError
-from prejit.key.encoding import pack, scalar_token, text_token
+from prejit.key.encoding import class_of, pack, scalar_token, text_token
 from prejit.key.values import UnknownTypeError, ValueEncoder, constant_token, type_name, type_token
 
 
@@ -172,7 +172,7 @@ class _Walker(ValueEncoder):
                 pack(b"field", text_token(name), numbers[part] if jaxprs.is_var(part) else self.value(part))
                 for name, part in fields
             ]
-            tokens.append(pack(b"effect", type_token(type(effect)), *parts))
+            tokens.append(pack(b"effect", type_token(class_of(effect)), *parts))
         return pack(b"effects", *sorted(tokens))
 
     def params(self, eqn: Any) -> bytes:

@@ -14,7 +14,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec, Sharding
 from prejit._jax import jaxprs
 from prejit.errors import KeyingError
 from prejit.key import placement
-from prejit.key.encoding import array_token, dtype_token, pack, scalar_token, text_token
+from prejit.key.encoding import array_token, class_of, dtype_token, pack, scalar_token, text_token
 
 
 class UnknownTypeError(TypeError):
@@ -54,14 +54,15 @@ class ValueEncoder:
             seen = self._seen[id(value)] = (value, encode(value))
         return seen[1]
 
-    def value(self, value: Any) -> bytes:
+    def value(self, value: object) -> bytes:
         """Encode what equations carry: plain data, and JAX's own types that occur in params, avals and contexts."""
         token = scalar_token(value)
         if token is not None:
             return token
         kind = type(value)
         if kind is tuple or kind is list:
-            return pack(b"tuple" if kind is tuple else b"list", *[self.value(part) for part in value])
+            parts: Any = value
+            return pack(b"tuple" if kind is tuple else b"list", *[self.value(part) for part in parts])
         encode = _RULE_OF_TYPE.get(kind)
         if encode is None:
             encode = _rule_for(kind, value)
@@ -79,7 +80,7 @@ def constant_token(value: Any) -> bytes:
         return token
     if isinstance(value, np.ndarray | np.generic):
         try:
-            return array_token(np.asarray(value))
+            return array_token(np.asarray(cast(Any, value)))
         except TypeError as error:
             raise KeyingError(
                 "building the key: expected an array of numbers, got one of Python objects", reason="array of objects"
@@ -120,11 +121,13 @@ def key_impl_token(impl: Any) -> bytes:
 
 
 @functools.lru_cache(maxsize=512)
-def type_token(kind: type) -> bytes:
+def type_token(kind: type[Any]) -> bytes:
+    """Encode a class by module and name."""
     return text_token(f"{kind.__module__}.{kind.__qualname__}")
 
 
 def type_name(value: object) -> str:
+    """Return what to call a value's class in a message."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -141,7 +144,7 @@ def _dtype(encoder: ValueEncoder, value: Any) -> bytes:
 
 
 def _enum(encoder: ValueEncoder, value: enum.Enum) -> bytes:
-    return pack(b"enum", type_token(type(value)), text_token(value.name))
+    return pack(b"enum", type_token(class_of(value)), text_token(value.name))
 
 
 def _jaxpr(encoder: ValueEncoder, value: Any) -> bytes:
@@ -153,7 +156,7 @@ def _array(encoder: ValueEncoder, value: Any) -> bytes:
 
 
 def _namedtuple(encoder: ValueEncoder, value: tuple[Any, ...]) -> bytes:
-    return pack(b"namedtuple", type_token(type(value)), *[encoder.value(part) for part in value])
+    return pack(b"namedtuple", type_token(class_of(value)), *[encoder.value(part) for part in value])
 
 
 def _set(encoder: ValueEncoder, value: Collection[Any]) -> bytes:
@@ -178,12 +181,12 @@ def _fields(encoder: ValueEncoder, value: Any) -> bytes:
     if fields is None:
         raise UnknownTypeError(type_name(value))
     parts = [pack(b"field", text_token(name), encoder.value(part)) for name, part in fields]
-    return pack(b"value", type_token(type(value)), *parts)
+    return pack(b"value", type_token(class_of(value)), *parts)
 
 
-def _class(encoder: ValueEncoder, value: type) -> bytes:
+def _class(encoder: ValueEncoder, value: type[Any]) -> bytes:
     if issubclass(value, np.generic):
-        return pack(b"scalartype", dtype_token(np.dtype(value)))
+        return pack(b"scalartype", dtype_token(np.dtype(cast(Any, value))))
     if jaxprs.is_from_jax(value) or value.__module__ == "builtins":
         return pack(b"type", type_token(value))
     raise UnknownTypeError(f"the class {value.__qualname__}")
@@ -203,7 +206,7 @@ _RULES: tuple[tuple[Callable[[Any], bool], _Rule], ...] = (
     (lambda value: isinstance(value, np.ndarray | np.generic), _numpy),
     (lambda value: isinstance(value, jax.Array) or jaxprs.plain_literal(value) is not value, _array),
     (lambda value: isinstance(value, jaxprs.KeyImpl), _impl),
-    (lambda value: isinstance(value, tuple) and hasattr(value, "_fields"), _namedtuple),
+    (lambda value: issubclass(class_of(value), tuple) and hasattr(class_of(value), "_fields"), _namedtuple),
     (lambda value: isinstance(value, set | frozenset), _set),
     (lambda value: isinstance(value, Mapping), _dict),
     (lambda value: isinstance(value, Mesh | AbstractMesh), _placed(placement.mesh_token)),
