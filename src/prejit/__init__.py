@@ -51,7 +51,7 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'prejit' has no attribute {name!r}")
-    import importlib  # noqa: PLC0415
+    import importlib
 
     value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
     return value

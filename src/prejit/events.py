@@ -1,8 +1,8 @@
 """Counters, lookup events and progress: everything that reports reads these.
 
-`traces`, `lowerings` and `compiles` come from `jax.monitoring`, so they count what JAX did in this process whoever asked
-for it, and agree with what any other listener counts. A lookup is an event with a key, an outcome and a reason; it is
-logged at debug level on the `prejit` logger, which is silent unless the program sets logging up.
+`traces`, `lowerings` and `compiles` come from `jax.monitoring`, so they count what JAX did in this process, whoever
+asked for it, and agree with what any other listener counts. A lookup is an event with a key, an outcome and a reason;
+it is logged at debug level on the `prejit` logger, which is silent unless the program sets logging up.
 """
 
 import logging
@@ -22,7 +22,6 @@ __all__ = [
     "attributed_to",
     "count",
     "counters",
-    "expect_load",
     "install",
     "is_own_compile",
     "own_compile",
@@ -189,11 +188,6 @@ def is_own_compile() -> bool:
     return _thread.is_own_compile
 
 
-def expect_load() -> None:
-    """Say that the compile event which JAX is about to record in this thread was answered from the store."""
-    _thread.is_load = True
-
-
 def record_lookup(lookup: Lookup) -> None:
     """Count a lookup, log it at debug level and tell the subscribers."""
     if not lookup.is_eager:
@@ -240,7 +234,7 @@ def subscribe(subscriber: Callable[[Lookup], None]) -> Callable[[], None]:
     return stop
 
 
-def _on_duration(event: str, seconds: float, **_: str | int) -> None:
+def _on_duration(event: str, duration_secs: float, **kwargs: str | int) -> None:
     names = _JAX_EVENTS.get(event)
     if names is None:
         return
@@ -249,9 +243,17 @@ def _on_duration(event: str, seconds: float, **_: str | int) -> None:
         _thread.is_load = False
         return
     count(name)
-    count(duration, seconds)
+    count(duration, duration_secs)
     if name == "compiles" and not _thread.is_own_compile:
         _process.add("eager_compiles")
+
+
+def _on_event(event: str, **kwargs: str | int) -> None:
+    # JAX announces a hit of its cache, which may be our store, in the thread that then records the compile event.
+    if event == "/jax/compilation_cache/cache_hits":
+        _thread.is_load = True
+        count("loads")
+        count("eager_loads")
 
 
 def install() -> None:
@@ -259,5 +261,6 @@ def install() -> None:
     global _installed
     if not _installed:
         _installed = True
+        monitoring.register_event_listener(_on_event)
         monitoring.register_event_duration_secs_listener(_on_duration)
         os.register_at_fork(after_in_child=_process.renew_lock)

@@ -63,7 +63,7 @@ def install(handle: Callable[[ModuleRequest, Compile], Any]) -> None:
                 *rest, **named,
             )  # fmt: skip
 
-        from prejit._jax.executables import custom_call_targets, foreign_targets  # noqa: PLC0415  # 6 ms, when needed
+        from prejit._jax.executables import custom_call_targets, foreign_targets  # 6 ms, when needed
 
         if (
             host_callbacks

@@ -15,11 +15,13 @@ from jax import lax
 from jax._src import core, dtypes, effects
 from jax._src.interpreters import mlir
 from jax._src.layout import AutoLayout, Format, Layout
+from jax._src.linear_util import DebugInfo
 from jax._src.literals import TypedComplex, TypedFloat, TypedInt, TypedNdArray
 from jax._src.mesh import AbstractDevice
 from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
 from jax._src.random.prng import PRNGImpl
 from jax._src.sharding_impls import GSPMDSharding
+from jax._src.source_info_util import SourceInfo
 from jax._src.state.types import AbstractRef
 
 Atom = core.Var | core.Literal
@@ -115,6 +117,11 @@ def jit_options(function: Any) -> tuple[Any, ...]:
     if info is None:
         return ()
     return tuple((name, getattr(info, name)) for name in info._fields if name not in _SOURCE_FIELDS)
+
+
+def is_source_info(value: object) -> bool:
+    """Say whether a value only tells where code stands or what its arguments are called."""
+    return isinstance(value, DebugInfo | SourceInfo)
 
 
 def is_var(value: object) -> bool:
@@ -297,6 +304,9 @@ def _scan() -> None:
         _jax_primitives.update(member for member in list(vars(module).values()) if isinstance(member, core.Primitive))
 
 
+_OUTLINE = "prejit._jax.outline"  # wraps JAX's rule for calls and is part of the format version of our keys
+
+
 def is_jax_function(function: Any, depth: int = 6) -> bool:
     """Say whether a function, and the functions that it was built from, are JAX's own.
 
@@ -312,7 +322,7 @@ def is_jax_function(function: Any, depth: int = 6) -> bool:
         return is_jax_function(function.__func__, depth - 1)
     if isinstance(function, types.FunctionType):
         home = str(function.__globals__.get("__name__", ""))
-        if home.partition(".")[0] not in (*JAX_PACKAGES, "functools"):
+        if home.partition(".")[0] not in (*JAX_PACKAGES, "functools") and home != _OUTLINE:
             return False
         return all(is_jax_function(part, depth - 1) for part in _cell_functions(function))
     if isinstance(function, type):

@@ -1,21 +1,36 @@
 """Keep an inner call apart for XLA: one function in the module that XLA's call inliner leaves alone.
 
-JAX 0.11 and later say it with a parameter of the call. On 0.10 it is a frontend attribute on the call equation. There,
-rules that derive the call's gradient run with that attribute in the ambient context, and calls nested in the body (a
-`softmax`, a `relu`) would inherit it and lose their fusion, so those get the opposite attribute written on them.
+Every rule of JAX's call primitive hands the parameter `inline` on, so a value there marks the call in all that is
+derived from it, and nothing that is nested in the body. JAX 0.11 and later have the value and lower it. On 0.10 the
+parameter is a truth value that lowering does not read; there a false value of ours is handed on, and a lowering rule
+around JAX's writes the attribute on the call.
 """
 
-import weakref
+import enum
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax._src import api, core, pjit
-from jax.experimental.xla_metadata import set_xla_metadata
+from jax._src import api, pjit
+from jax._src.interpreters import mlir
+from jax._src.lib.mlir import ir
 
-_INLINE = getattr(getattr(api, "Inline", None), "XLA_LATE", None)
-_ATTRIBUTE = "inlineable"
-_marked: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
+__all__ = ["bind_outlined"]
+
+
+class Inline(enum.Enum):
+    """What `inline` says on JAX versions that have only true and false."""
+
+    APART = "apart"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+_APART: Any = getattr(getattr(api, "Inline", None), "XLA_LATE", Inline.APART)
+_lock = threading.Lock()
+_is_installed = _APART is not Inline.APART
 
 
 def bind_outlined(traced: Any, flat: Sequence[Any]) -> Any:
@@ -28,54 +43,40 @@ def bind_outlined(traced: Any, flat: Sequence[Any]) -> Any:
     Returns:
         The result, as `jax.jit(f)` would give it.
     """
-    params = dict(traced._params)
+    _install()
     values = [*traced._consts, *flat]
-    if _INLINE is not None:
-        out = pjit.jit_p.bind(*values, **{**params, "inline": _INLINE})
-    else:
-        params["jaxpr"] = _mark_inner_calls(params["jaxpr"])
-        with set_xla_metadata(**{_ATTRIBUTE: "false"}):
-            out = pjit.jit_p.bind(*values, **params)
+    out = pjit.jit_p.bind(*values, **{**traced._params, "inline": _APART})
     return jax.tree_util.tree_unflatten(traced.out_tree, out)
 
 
-def _mark_inner_calls(closed: Any) -> Any:
-    """Return the same program with every call inside it marked as free to be inlined; one result per jaxpr."""
-    found = _marked.get(closed)
-    if found is None:
-        jaxpr = _rewrite(closed.jaxpr)
-        found = closed if jaxpr is closed.jaxpr else closed.replace(jaxpr=jaxpr)
-        _marked[closed] = found if found is not closed else _Same
-    return closed if found is _Same else found
+def _install() -> None:
+    global _is_installed
+    if _is_installed:
+        return
+    with _lock:
+        if not _is_installed:
+            _is_installed = True
+            mlir.register_lowering(pjit.jit_p, _marking(mlir._lowerings[pjit.jit_p].rule), cacheable=False)
 
 
-class _Same:
-    """Stand for "the jaxpr itself": as its own value it would keep its key alive."""
+def _marking(original: Any) -> Any:
+    def lower(context: Any, *args: Any, inline: Any, **params: Any) -> Any:
+        out = original(context, *args, inline=inline, **params)
+        if inline is Inline.APART:
+            values, _ = mlir.ir_tree_registry.flatten(out)
+            if values:
+                _mark(values[0].owner)
+        return out
+
+    return lower
 
 
-def _rewrite(jaxpr: Any) -> Any:
-    eqns, changed = [], False
-    for eqn in jaxpr.eqns:
-        params = {name: _rewrite_param(value) for name, value in eqn.params.items()}
-        is_new = any(params[name] is not eqn.params[name] for name in params)
-        if eqn.primitive is pjit.jit_p and not (eqn.ctx.xla_metadata or {}).get(_ATTRIBUTE):
-            eqn = eqn.replace(params=params, ctx=_context_with(eqn.ctx))
-            changed = True
-        elif is_new:
-            eqn = eqn.replace(params=params)
-            changed = True
-        eqns.append(eqn)
-    return jaxpr.replace(eqns=eqns) if changed else jaxpr
-
-
-def _rewrite_param(value: Any) -> Any:
-    if isinstance(value, jax.extend.core.ClosedJaxpr):
-        return _mark_inner_calls(value)
-    if isinstance(value, tuple) and any(isinstance(item, jax.extend.core.ClosedJaxpr) for item in value):
-        return tuple(_rewrite_param(item) for item in value)
-    return value
-
-
-def _context_with(context: Any) -> Any:
-    with context.manager, set_xla_metadata(**{_ATTRIBUTE: "true"}):
-        return core.JaxprEqnContext()
+def _mark(operation: Any) -> None:
+    operation = getattr(operation, "operation", operation)
+    if operation.name != "func.call":
+        return  # a result of the call that is one of its arguments
+    attributes: dict[str, Any] = {"inlineable": ir.StringAttr.get("false")}
+    if "mhlo.frontend_attributes" in operation.attributes:
+        present = ir.DictAttr(operation.attributes["mhlo.frontend_attributes"])
+        attributes = {**{a.name: a.attr for a in present}, **attributes}
+    operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(attributes)

@@ -20,7 +20,9 @@ Description = dict[str, Any]
 
 
 def _undescribed(what: str, path: str) -> KeyingError:
-    return KeyingError(f"describing an executable: expected a placement that is plain data, got {what}", reason=what, path=path)
+    return KeyingError(
+        f"describing an executable: expected a placement that is plain data, got {what}", reason=what, path=path
+    )
 
 
 def device_index(device: Any) -> int:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from jax._src import config as jax_config
 from jax._src import core, pjit, traceback_util
 from jax._src.array import ArrayImpl
@@ -13,11 +13,11 @@ from jax._src.array import ArrayImpl
 api_boundary = traceback_util.api_boundary
 """Decorate a function so that frames of JAX and of registered files below it are left out of tracebacks."""
 
-register_exclusion: Callable[[str], None] = traceback_util.register_exclusion
-"""Leave the frames of a file out of tracebacks, as JAX does with its own."""
-
-register_exclusion(__file__)
-
+# The frames of the rooms that a call passes through are left out of tracebacks, as JAX does with its own. What runs a
+# user's program (cli, testing) is not.
+_PACKAGE = Path(__file__).parents[1]
+for _room in ("_jax", "component", "config.py", "events.py", "key", "program", "signature", "stage", "store"):
+    traceback_util.register_exclusion(str(_PACKAGE / _room))
 
 
 @api_boundary
@@ -48,8 +48,13 @@ def is_top_level() -> bool:
     return core.trace_state_clean()
 
 
+def is_jit_disabled() -> bool:
+    """Say whether `jax.disable_jit` is in force."""
+    return bool(jax_config.disable_jit.value)
+
+
 def needs_plain_jit() -> bool:
-    """Say whether a debugging mode is on that only JAX's own path honours (NaN and Inf checks, key reuse, no execution)."""
+    """Say whether a mode is on that only JAX's own path honours: NaN and Inf checks, key reuse, no execution, PGLE."""
     return bool(
         jax_config.debug_nans.value
         or jax_config.debug_infs.value
@@ -72,6 +77,7 @@ class TracedProgram:
         donated: Which inputs are donated.
         debug_info: Names of the arguments, for messages.
         effects: Its effects.
+        is_capturing: True when the function closes over values of a trace that is under way, or leaked from one.
         name: Name of the function in the module.
     """
 
@@ -83,6 +89,7 @@ class TracedProgram:
     donated: tuple[bool, ...]
     debug_info: Any
     effects: tuple[Any, ...]
+    is_capturing: bool
     name: str
 
 
@@ -101,6 +108,7 @@ def open_traced(traced: Any) -> TracedProgram:
         donated=tuple(traced._params["donated_invars"]),
         debug_info=debug_info,
         effects=tuple(closed.effects),
+        is_capturing=bool(traced._consts),
         name=str(traced._params["name"]),
     )
 
@@ -177,11 +185,6 @@ def default_device() -> Any:
     return jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen
 
 
-def is_native(array: np.ndarray) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
-    """Say whether an array's numbers are in this machine's byte order."""
-    return array.dtype.isnative
-
-
 __all__ = [
     "ArrayImpl",
     "TracedProgram",
@@ -194,12 +197,11 @@ __all__ = [
     "flatten",
     "has_mixed_devices",
     "hide_frames",
-    "is_native",
+    "is_jit_disabled",
     "is_top_level",
     "lower_with_arguments",
     "needs_plain_jit",
     "open_traced",
-    "register_exclusion",
     "size_bytes",
     "trace_context",
     "unnamed_arguments",

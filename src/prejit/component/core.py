@@ -21,9 +21,7 @@ from prejit.signature.partition import box, has_static_leaves
 from prejit.signature.statics import Static
 from prejit.stage.listeners import on_clear
 
-__all__ = ["DIRECTLY_TAKEN", "Core", "Options"]
-
-tracing.register_exclusion(__file__)
+__all__ = ["DIRECTLY_TAKEN", "Core", "Options", "as_hashable"]
 
 _MAX_DISPATCHES = 8  # Configurations outside JAX's own trace context; the oldest goes first.
 DIRECTLY_TAKEN = frozenset({tracing.ArrayImpl, bool, int, float, complex, Static})
@@ -48,7 +46,7 @@ class Options:
         return " ".join(str(which) for which in (*self.donate_argnums, *self.donate_argnames))
 
     def jit_arguments(self) -> dict[str, Any]:
-        """Return the options that `jax.jit` takes; those that were not given are left out, as it tells the difference."""
+        """Return the options that `jax.jit` takes, without those that were not given: it tells the difference."""
         names = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
@@ -59,7 +57,7 @@ class Core:
     **Threads**: any.
     """
 
-    def __init__(self, function: Callable[..., Any], options: Options, name: str | None) -> None:
+    def __init__(self, function: Callable[..., Any], plain: Any, options: Options, name: str | None) -> None:
         self.function = function
         self.options = options
         self.name = name or _display_name(function)
@@ -67,8 +65,7 @@ class Core:
         self.tally = Tally()
         self.seen_keys: set[str] = set()
         self.is_binding = self.binder.has_statics
-        # JAX's own checks of the function and the argument numbers, in JAX's words.
-        self.plain = jax.jit(_hashable(function), **options.jit_arguments())
+        self.plain = plain
         self._dispatches: dict[Any, Dispatch] = {}
         self._lock = threading.Lock()
         # The configuration seen last and its C++ dispatch: one comparison instead of a look-up in most calls.
@@ -140,13 +137,18 @@ class Core:
     def call_unusual(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call that the C++ dispatch must not see as it is."""
         leaves = jax.tree_util.tree_leaves((args, kwargs))
-        if any(isinstance(leaf, np.ndarray) and (type(leaf) is not np.ndarray or not leaf.dtype.isnative) for leaf in leaves):
+        if any(_is_unusual_array(leaf) for leaf in leaves):
             # A fresh jit has seen nothing yet, so it refuses or converts the array as JAX does on a first call.
             return self.dispatch().fresh_jit()(*args, **kwargs)
-        if jax.config.jax_disable_jit:
+        if tracing.is_jit_disabled():
             return self.dispatch().body(*args, **kwargs)
         args, kwargs = self.normalize(args, kwargs)
         return self.dispatch().call(*args, **kwargs)
+
+
+def _is_unusual_array(leaf: Any) -> bool:
+    kind: Any = type(leaf)
+    return issubclass(kind, np.ndarray) and (kind is not np.ndarray or not leaf.dtype.isnative)
 
 
 def _display_name(function: Callable[..., Any]) -> str:
@@ -157,13 +159,19 @@ def _display_name(function: Callable[..., Any]) -> str:
     return name if isinstance(name, str) else type(inner).__name__
 
 
-def _hashable(function: Callable[..., Any]) -> Callable[..., Any]:
+def as_hashable(function: Any) -> Any:
     """Return the function, or a stand-in where it can't be a key of JAX's caches (a module that holds arrays)."""
+    if not callable(function):
+        return function  # JAX says so
     try:
         hash(function)
     except TypeError:
-        return lambda *args, **kwargs: function(*args, **kwargs)
+        return functools.partial(_call, function)
     return function
+
+
+def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
 
 
 def _renew_lock_after_fork(core: Core) -> None:

@@ -1,19 +1,19 @@
 """The decorator: check its arguments, find the component that a key already names, wrap the function."""
 
+import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
-from prejit._jax import tracing
-from prejit.component.core import Core, Options
+import jax
+
+from prejit.component.core import Core, Options, as_hashable
 from prejit.component.wrapper import Component
 from prejit.config import Link
 from prejit.errors import ConfigError, mismatch
 
 __all__ = ["component"]
-
-tracing.register_exclusion(__file__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,10 +35,10 @@ def component(
     *,
     key: str | None = None,
     version: str | int | None = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Iterable[str] = (),
-    donate_argnums: int | Sequence[int] = (),
-    donate_argnames: str | Iterable[str] = (),
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
     env: Sequence[str] = (),
     link: Link | None = None,
@@ -50,10 +50,10 @@ def component(
     *,
     key: str | None = None,
     version: str | int | None = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Iterable[str] = (),
-    donate_argnums: int | Sequence[int] = (),
-    donate_argnames: str | Iterable[str] = (),
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
     env: Sequence[str] = (),
     link: Link | None = None,
@@ -66,10 +66,10 @@ def component(
     *,
     key: str | None = None,
     version: str | int | None = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Iterable[str] = (),
-    donate_argnums: int | Sequence[int] = (),
-    donate_argnames: str | Iterable[str] = (),
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
     env: Sequence[str] = (),
     link: Link | None = None,
@@ -141,39 +141,59 @@ def component(
             mismatch("decorating a component with version=", expected="key= beside it", got="no key"),
             hint="give the component a key, or leave version out: without a key the program itself is the identity",
         )
+    given = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+    }
+    # JAX's own checks of the function and of the numbers and names, in JAX's words.
+    plain = jax.jit(as_hashable(fun), **{name: value for name, value in given.items() if not _is_empty(value)})
     options = Options(
-        static_argnums=_as_tuple(static_argnums, int),
-        static_argnames=_as_tuple(static_argnames, str),
-        donate_argnums=_as_tuple(donate_argnums, int),
-        donate_argnames=_as_tuple(donate_argnames, str),
+        static_argnums=_numbers(static_argnums),
+        static_argnames=_names(static_argnames),
+        donate_argnums=_numbers(donate_argnums),
+        donate_argnames=_names(donate_argnames),
         link=link,
         key=key,
         version=None if version is None else str(version),
         deps=tuple([_fingerprint(dep, f"deps[{n}]") for n, dep in enumerate(deps)]),
         env=tuple(env),
     )
-    core = Core(fun, options, name) if key is None else _named_core(fun, options, name)
+    core = Core(fun, plain, options, name) if key is None else _named_core(fun, plain, options, name)
     return Component(fun, core)
 
 
-def _as_tuple(value: Any, kind: type) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, kind) else tuple(value)
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, Sized) and not isinstance(value, str) and len(value) == 0)
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return tuple([operator.index(n) for n in value]) if isinstance(value, Iterable) else (operator.index(value),)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _fingerprint(value: Any, path: str) -> str:
-    from prejit.key import fingerprint  # noqa: PLC0415  # 20 ms that a component without deps and key does not pay
+    from prejit.key import fingerprint  # 20 ms that a component without deps and key does not pay
 
     return fingerprint(value, path)
 
 
-def _named_core(fun: Callable[..., Any], options: Options, name: str | None) -> Core:
+def _named_core(fun: Callable[..., Any], plain: Any, options: Options, name: str | None) -> Core:
     """Return the component that already has this key, warning when its body is another one, or make it."""
     assert options.key is not None
     identity = (options.key, options.version or "")
     with _named_lock:
         first = _named.get(identity)
         if first is None:
-            first = _named[identity] = Core(fun, options, name)
+            first = _named[identity] = Core(fun, plain, options, name)
             return first
     if first.options != options:
         raise ConfigError(
@@ -185,7 +205,7 @@ def _named_core(fun: Callable[..., Any], options: Options, name: str | None) -> 
             hint="give one of the two another key or version",
         )
     if _is_different(first.function, fun):
-        from prejit.stage.reuse import warn_of_reuse  # noqa: PLC0415
+        from prejit.stage.reuse import warn_of_reuse
 
         warn_of_reuse(options.key, f"the first one, {first.name},", stacklevel=5)
     return first
@@ -194,7 +214,7 @@ def _named_core(fun: Callable[..., Any], options: Options, name: str | None) -> 
 def _is_different(first: Callable[..., Any], second: Callable[..., Any]) -> bool:
     if first is second:
         return False
-    from prejit.stage.reuse import content_of  # noqa: PLC0415
+    from prejit.stage.reuse import content_of
 
     content = content_of(first)
     return content is None or content != content_of(second)

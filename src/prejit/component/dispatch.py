@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from prejit.component.core import Core
     from prejit.key import ComponentKey
     from prejit.stage.job import NamedJob, TracedJob
-    from prejit.stage.ladder import Bypass, Prepared
+    from prejit.stage.ladder import Prepared
 
 __all__ = ["Dispatch"]
-
-tracing.register_exclusion(__file__)
 
 _MAX_CALLS = 512  # Kinds of call remembered here, besides JAX's C++ cache.
 _flights = Flights()
@@ -43,7 +41,7 @@ class Dispatch:
         self._core = weakref.ref(core)
         self.body = _make_body(core.function)
         self.jitted = self.fresh_jit()
-        self._calls: OrderedDict[Any, "Prepared | Bypass"] = OrderedDict()
+        self._calls: OrderedDict[Any, Prepared | None] = OrderedDict()
         me = weakref.ref(self)
 
         def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
@@ -78,10 +76,10 @@ class Dispatch:
             if not tracing.is_top_level() or any(isinstance(leaf, tracing.Tracer) for leaf in leaves):
                 return self.call_inside(args, kwargs, leaves), None, False
             prepared = None if tracing.needs_plain_jit() else self._prepared(args, kwargs, leaves)
-            if prepared is None or prepared.is_bypass:
+            if prepared is None:
                 return self.jitted(*args, **kwargs), None, False
             out_flat = prepared.run(leaves)
-        from prejit._jax import executables  # noqa: PLC0415
+        from prejit._jax import executables
 
         out_tree = prepared.out_tree
         loaded = prepared.loaded
@@ -89,51 +87,51 @@ class Dispatch:
         fast = executables.fastpath(loaded.executable, out_tree, leaves, out_flat, prepared.const_args)
         return jax.tree_util.tree_unflatten(out_tree, out_flat), fast, False
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | Bypass | None":
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | None":
+        """Return what runs the call, or None where it runs as under `jax.jit`."""
         try:
             kind = self._kind_of_call(args, kwargs, leaves)
         except Exception:  # noqa: BLE001  # not a value for JAX, which says so itself
             return None
-        found = self._calls.get(kind)
-        if found is None:
+        if kind not in self._calls:
             with _flights.enter((id(self), kind), settings().lock_timeout_s):
-                found = self._calls.get(kind)
-                if found is None:
-                    found = self._calls[kind] = self._prepare(args, kwargs, leaves)
+                if kind not in self._calls:
+                    self._calls[kind] = self._prepare(args, kwargs, leaves)
                     while len(self._calls) > _MAX_CALLS:
                         self._calls.popitem(last=False)
-        return found
+        return self._calls.get(kind)
 
     def _kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-        everything, treedef = jax.tree_util.tree_flatten((args, kwargs))
+        everything, treedef = tracing.flatten((args, kwargs))
         statics = tuple([leaf for leaf in everything if type(leaf) is Static])
         types = tuple([tracing.call_type(leaf) for leaf in leaves])
         return treedef, statics, types, tracing.trace_context()
 
-    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | Bypass":
-        from prejit.stage.job import NotNamedError  # noqa: PLC0415  # see the note in stage/__init__.py
-        from prejit.stage.ladder import Bypass, prepare  # noqa: PLC0415
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | None":
+        from prejit.stage.job import NotNamedError  # see the note in stage/__init__.py
+        from prejit.stage.ladder import Bypass, prepare
 
         if tracing.has_mixed_devices(leaves):
-            return Bypass("its arguments are on different devices")
+            return None  # JAX refuses, naming the arguments
         named = self._named_job(args, kwargs, leaves)
         try:
             prepared = prepare(named or self._traced_job(args, kwargs, leaves))
         except NotNamedError:
             prepared = prepare(self._traced_job(args, kwargs, leaves))
-        if not prepared.is_bypass:
-            self.core.seen_keys.add(prepared.key.digest)
+        if isinstance(prepared, Bypass):
+            return None
+        self.core.seen_keys.add(prepared.key.digest)
         return prepared
 
     def _traced_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "TracedJob":
-        from prejit.stage.job import TracedJob  # noqa: PLC0415
+        from prejit.stage.job import TracedJob
 
         program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
         return TracedJob(program, leaves, self.core.name, self.core.explicit_identity())
 
     def _named_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "NamedJob | None":
         """Make the job of a call that the user's key identifies, if the call's own parts have content to compare."""
-        from prejit.stage.job import NamedJob  # noqa: PLC0415
+        from prejit.stage.job import NamedJob
 
         core = self.core
         if core.options.key is None:
@@ -148,8 +146,8 @@ class Dispatch:
 
     def call_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Put the call into the trace that is under way, as a call of a jitted function."""
-        from prejit._jax.outline import bind_outlined  # noqa: PLC0415
-        from prejit.component.policy import is_outlined  # noqa: PLC0415
+        from prejit._jax.outline import bind_outlined
+        from prejit.component.policy import is_outlined
 
         link = self.core.options.link or settings().link
         if link == "inline":
@@ -168,18 +166,18 @@ class Dispatch:
 
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return JAX's own compiled stage, from the store where possible."""
-        from prejit._jax import executables  # noqa: PLC0415
+        from prejit._jax import executables
 
         with events.attributed_to(self.core.tally):
             prepared = self._prepare(args, kwargs, _specs(args, kwargs))
             traced = self.jitted.trace(*args, **kwargs)
-            if prepared.is_bypass:
+            if prepared is None:
                 return traced.lower().compile()
             return executables.as_compiled(prepared.loaded.executable, prepared.const_args, traced)
 
     def key_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ComponentKey":
         """Return the key of a call's executable."""
-        from prejit.stage.ladder import build_key  # noqa: PLC0415
+        from prejit.stage.ladder import build_key
 
         with events.attributed_to(self.core.tally):
             leaves = _specs(args, kwargs)

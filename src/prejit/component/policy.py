@@ -1,6 +1,6 @@
 """When a component inside a program is kept apart for XLA, if the user leaves it to us."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -27,7 +27,8 @@ def nr_equations(jaxpr: Any, enough: int) -> int:
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         total += 1
         for value in eqn.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
+            several = cast("tuple[Any, ...]", value) if type(value) is tuple else (value,)
+            for inner in several:
                 if total < enough and hasattr(getattr(inner, "jaxpr", inner), "eqns"):
                     total += nr_equations(inner, enough - total)
         if total >= enough:

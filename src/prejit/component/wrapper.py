@@ -4,7 +4,7 @@ import functools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from prejit._jax import tracing
 from prejit._jax.environment import dispatch_token
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from prejit.key import ComponentKey
 
 __all__ = ["CacheInfo", "Component"]
-
-tracing.register_exclusion(__file__)
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -70,7 +68,7 @@ class Component(Generic[P, R]):
         core = self._core
         try:
             if not is_enabled():
-                return core.plain(*args, **kwargs)
+                return cast("R", core.plain(*args, **kwargs))
             if kwargs or core.is_binding:
                 return core.call_bound(*core.binder.bind(args, kwargs))
             for value in args:
@@ -156,15 +154,14 @@ class Component(Generic[P, R]):
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> "Component[P, R]": ...
     @overload
-    def __get__(
-        self: "Component[Concatenate[T, Q], R]", instance: T, owner: type | None = None
-    ) -> Callable[Q, R]: ...
+    def __get__(self: "Component[Concatenate[T, Q], R]", instance: T, owner: type | None = None) -> Callable[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind as a method."""
-        return self if instance is None else types.MethodType(self, instance)
+        bound: Any = self if instance is None else types.MethodType(self, instance)
+        return bound
 
     def __reduce__(self) -> str:
-        return self.__qualname__
+        return cast("str", getattr(self, "__qualname__", repr(self)))
 
     def __copy__(self) -> "Component[P, R]":
         return self

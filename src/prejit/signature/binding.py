@@ -6,7 +6,7 @@ Python may branch, and it is one here. A static argument at its default is the s
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from prejit.signature.statics import Static
 
@@ -91,11 +91,11 @@ def unwrap(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
 
 _MAX_RECENT = 512
 _PLAIN = frozenset({int, str, bool, type(None)})
-_recent: dict[tuple[type, Any], Static] = {}
+_recent: dict[tuple[Any, Any], Static] = {}
 
 
 def _wrapped(value: Any) -> Any:
-    kind = type(value)
+    kind = cast("Any", type(value))
     if kind in _PLAIN:
         # One wrapper for each small plain value: a look-up costs a fifth of making one and of comparing two.
         found = _recent.get((kind, value))

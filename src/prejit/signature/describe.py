@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 __all__ = ["aval_text"]
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
@@ -25,8 +23,8 @@ def aval_text(aval: Any) -> str:
 
 
 def _dtype_text(dtype: Any) -> str:
-    if not isinstance(dtype, np.dtype):
-        return str(getattr(dtype, "name", dtype))
-    name = str(np.dtype(dtype).name)
+    name = str(
+        getattr(dtype, "name", dtype)
+    )  # a ShapeDtypeStruct or aval has a dtype object, typed keys have their own
     head = name.rstrip("0123456789")
     return _SHORT[head] + name[len(head) :] if head in _SHORT and name != head else name

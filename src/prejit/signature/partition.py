@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from prejit._jax import tracing
 from prejit.signature.statics import exact_token
 
 __all__ = ["box", "has_static_leaves"]
@@ -25,7 +26,7 @@ def is_array_like(leaf: Any) -> bool:
         isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct)
         or type(leaf) in _SCALARS
         or hasattr(leaf, "__jax_array__")
-        or isinstance(leaf, jax.core.Tracer)
+        or isinstance(leaf, tracing.Tracer)
     )
 
 
@@ -121,7 +122,7 @@ def _is_registered_class(node: Any) -> bool:
 def _box_node(node: Any) -> Any:
     if not _is_registered_class(node):
         return node
-    leaves, treedef = jax.tree_util.tree_flatten(node)
+    leaves, treedef = tracing.flatten(node)
     if not has_static_leaves(leaves):
         return node
     arrays = [leaf for leaf in leaves if is_array_like(leaf)]

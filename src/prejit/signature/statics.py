@@ -5,7 +5,7 @@ types are part of values, also inside tuples, frozen sets, named tuples and froz
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def exact_token(value: Any) -> Any:
     Raises:
         TypeError: The value, or something in it, is not hashable.
     """
-    kind = type(value)
+    kind = cast("Any", type(value))
     if kind in _PLAIN:
         return kind, value
     if kind is float:
@@ -30,7 +30,7 @@ def exact_token(value: Any) -> Any:
     if isinstance(value, np.generic):
         return kind, value.dtype, value.tobytes()
     if isinstance(value, tuple):
-        return kind, tuple([exact_token(item) for item in value])
+        return kind, tuple([exact_token(item) for item in cast("tuple[Any, ...]", value)])
     if kind is frozenset:
         return kind, frozenset([exact_token(item) for item in value])
     if dataclasses.is_dataclass(value) and _has_generated_equality(kind):

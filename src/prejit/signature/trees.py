@@ -1,12 +1,13 @@
 """Tree structures as plain data, and back: for results whose function is not traced again.
 
-Containers of Python and named tuples and registered classes that can be imported by name. The static data of a node must
-be plain data. What was written is checked after reading: the rebuilt structure must describe itself in the same way.
+Containers of Python, named tuples, and registered classes that can be imported by name. The static data of a node
+must be plain data. What was written is checked after reading: the rebuilt structure must describe itself in the same
+way.
 """
 
 import sys
 from collections import OrderedDict, defaultdict
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -29,7 +30,8 @@ def describe_tree(treedef: Any) -> Any:
     data = treedef.node_data()
     if data is None:
         return "*" if treedef.num_leaves else "None"
-    kind, static = data
+    kind: Any = data[0]
+    static: Any = data[1]
     children = [describe_tree(child) for child in treedef.children()]
     if kind is type(None):
         return "None"
@@ -38,7 +40,7 @@ def describe_tree(treedef: Any) -> Any:
         return {"kind": _BUILTIN[kind], "static": keys, "children": children}
     if kind is defaultdict:
         raise _undescribed("a defaultdict, whose factory is a function")
-    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+    if _is_named_tuple(kind):
         return {"kind": "namedtuple", "class": _importable(kind), "static": None, "children": children}
     return {"kind": "class", "class": _importable(kind), "static": _plain(static), "children": children}
 
@@ -55,11 +57,16 @@ def tree_from(description: Any) -> Any:
     return treedef
 
 
+def _is_named_tuple(kind: Any) -> bool:
+    return issubclass(kind, tuple) and hasattr(cast("Any", kind), "_fields")
+
+
 def _build(description: Any) -> Any:
+    structure = cast("Any", jax.tree_util.tree_structure)
     if description == "*":
-        return jax.tree_util.tree_structure(0)
+        return structure(0)
     if description == "None":
-        return jax.tree_util.tree_structure(None)
+        return structure(None)
     kind: Any = _KINDS.get(description["kind"])
     static = description["static"]
     if kind is None:
@@ -80,14 +87,15 @@ def _plain(value: Any) -> Any:
     if type(value) in (tuple, list):
         return {type(value).__name__: [_plain(item) for item in value]}
     if type(value) is dict:
-        return {"dict": [[_plain(key), _plain(item)] for key, item in value.items()]}
+        items = cast("dict[Any, Any]", value).items()
+        return {"dict": [[_plain(key), _plain(item)] for key, item in items]}
     raise _undescribed(f"static data of type {type(value).__name__}")
 
 
 def _from_plain(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    ((kind, content),) = value.items()
+    ((kind, content),) = cast("dict[str, Any]", value).items()
     if kind == "float":
         return float.fromhex(content)
     if kind == "dict":

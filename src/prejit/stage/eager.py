@@ -29,11 +29,8 @@ def get_or_compile(request: compilation.ModuleRequest, compile_now: compilation.
         except Exception as error:  # noqa: BLE001  # whatever the backend says, compiling works
             outcome, reason = "stale", f"the backend rejected the stored executable: {error}"
         else:
-            seconds = time.perf_counter() - started
-            for name, amount in (("loads", 1), ("eager_loads", 1), ("eager_load_seconds", seconds)):
-                events.count(name, amount)
-            events.expect_load()
-            compilation.announce_hit()
+            events.count("eager_load_seconds", time.perf_counter() - started)
+            compilation.announce_hit()  # which counts as a load
             events.record_lookup(events.Lookup(request.name, key.digest, "hit", found.tier or "disk", is_eager=True))
             return executable
     events.record_lookup(events.Lookup(request.name, key.digest, outcome, reason, is_eager=True))

@@ -17,6 +17,6 @@ def install() -> None:
 def _handle(request: compilation.ModuleRequest, compile_now: compilation.Compile) -> Any:
     if events.is_own_compile() or not is_enabled() or not settings().eager_cache:
         return compile_now()
-    from prejit.stage.eager import get_or_compile  # noqa: PLC0415  # see the note in stage/__init__.py
+    from prejit.stage.eager import get_or_compile  # see the note in stage/__init__.py
 
     return get_or_compile(request, compile_now)

@@ -7,7 +7,7 @@ and is traced only when its executable is nowhere to be had.
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from prejit._jax import avals, executables, tracing
 from prejit._jax.shardings import placement_token
@@ -22,6 +22,7 @@ from prejit.stage.reuse import content_of, warn_of_reuse
 __all__ = ["Job", "NamedJob", "NotNamedError", "TracedJob"]
 
 Pairs = Sequence[tuple[str, str]]
+Kind = Literal["executable", "module"]
 
 
 class Job(Protocol):
@@ -38,33 +39,43 @@ class Job(Protocol):
     @property
     def lowered(self) -> Any:
         """The lowered program if it was lowered already, else None."""
+        ...
 
     def why_not(self) -> str | None:
         """Say what keeps the call from being stored, as far as that is known without lowering."""
+        ...
 
-    def key(self, kind: str) -> ComponentKey:
+    def key(self, kind: Kind) -> ComponentKey:
         """Build the key of the executable or the module; raises KeyingError when there is none."""
+        ...
 
     def lower(self) -> Any:
         """Lower, once."""
+        ...
 
     def arguments(self, meta: dict[str, Any] | None) -> dict[str, Any]:
-        """Return what loading or compiling needs of the call; `meta` is the entry's description, None after lowering."""
+        """Return what loading or compiling needs of the call; `meta` is the entry's, or None after lowering."""
+        ...
 
     def extra_meta(self) -> dict[str, Any]:
         """Return what this kind of job keeps in an entry besides the description of the executable."""
+        ...
 
     def out_tree(self, meta: dict[str, Any]) -> Any:
         """Return the structure of the result."""
+        ...
 
     def consts(self) -> list[Any]:
         """Return the values of the hoisted constants."""
+        ...
 
     def before_lowering(self) -> None:
         """Raise `NotNamedError` if the call, now that it must be traced, can't be kept under this job's key."""
+        ...
 
     def on_loaded(self, meta: dict[str, Any]) -> None:
         """Compare what was stored with what is here."""
+        ...
 
 
 class NotNamedError(Exception):
@@ -91,9 +102,11 @@ class TracedJob:
         return [*[tracing.aval_of(self.program.consts[i]) for i in self.hoisted], *self.program.in_avals]
 
     def why_not(self) -> str | None:
+        """Say what keeps the call from being stored, as far as that is known without lowering."""
         return why_not_traced(self.program) or why_not_placed(self.devices)
 
     def lower(self) -> Any:
+        """Lower, once."""
         if self.lowered is None:
             if self.hoisted:
                 self.lowered = tracing.lower_with_arguments(self.program, self.hoisted, self.flat)
@@ -101,7 +114,8 @@ class TracedJob:
                 self.lowered = self.program.traced.lower()
         return self.lowered
 
-    def key(self, kind: str) -> ComponentKey:
+    def key(self, kind: Kind) -> ComponentKey:
+        """Build the key of the executable or the module."""
         return ComponentKey(
             identity=(*self.explicit, *self._identity, Ingredient("kind", kind)),
             signature=(
@@ -126,6 +140,7 @@ class TracedJob:
             return (Ingredient("module", hashlib.sha256(executables.module_text(lowered)).hexdigest()),)
 
     def arguments(self, meta: dict[str, Any] | None) -> dict[str, Any]:
+        """Return what loading or compiling needs of the call."""
         return {
             "in_avals": self.in_avals,
             "out_avals": self.program.out_avals,
@@ -134,22 +149,25 @@ class TracedJob:
         }
 
     def extra_meta(self) -> dict[str, Any]:
+        """Return what an entry keeps besides the description of the executable."""
         return {
             "in_avals": [aval_text(a) for a in self.in_avals],
             "out_avals": [aval_text(a) for a in self.program.out_avals],
         }
 
     def out_tree(self, meta: dict[str, Any]) -> Any:
+        """Return the structure of the result."""
         return self.program.traced.out_tree
 
     def consts(self) -> list[Any]:
+        """Return the values of the hoisted constants."""
         return [self.program.consts[i] for i in self.hoisted]
 
     def before_lowering(self) -> None:
-        pass
+        """Do nothing: a traced call can always be kept under its program."""
 
     def on_loaded(self, meta: dict[str, Any]) -> None:
-        pass
+        """Do nothing: the program is the same, or its key would not be."""
 
 
 class NamedJob:
@@ -169,8 +187,10 @@ class NamedJob:
         KeyingError: The call's structure, types or static values have no content to compare.
     """
 
-    def __init__(self, function: Callable[..., Any], trace: Callable[[], Any], args: tuple[Any, ...],
-                 kwargs: dict[str, Any], flat: Sequence[Any], name: str, explicit: Pairs, donated: str) -> None:  # fmt: skip
+    def __init__(
+        self, function: Callable[..., Any], trace: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        flat: Sequence[Any], name: str, explicit: Pairs, donated: str,
+    ) -> None:  # fmt: skip
         self._function = function
         self.name = name
         self.flat = flat
@@ -210,9 +230,11 @@ class NamedJob:
         return self.__dict__["traced"].lowered if "traced" in self.__dict__ else None
 
     def why_not(self) -> str | None:
+        """Say what keeps the call from being stored, as far as that is known without lowering."""
         return why_not_placed(self.devices)
 
     def before_lowering(self) -> None:
+        """Raise `NotNamedError` if the call can't be kept under this job's key."""
         job = self.traced
         # Large constants are arguments of the executable, and only a trace has their values.
         reason = job.why_not() or ("it closes over large constants" if job.hoisted else None)
@@ -224,11 +246,13 @@ class NamedJob:
             raise NotNamedError(error.reason) from error
 
     def on_loaded(self, meta: dict[str, Any]) -> None:
+        """Compare what was stored with what is here."""
         ours, theirs = self._content, meta["function"]
         if ours is not None and theirs is not None and ours != theirs:
             warn_of_reuse(dict(self._explicit)["key"], "the one that is stored", stacklevel=2)
 
-    def key(self, kind: str) -> ComponentKey:
+    def key(self, kind: Kind) -> ComponentKey:
+        """Build the key of the executable or the module."""
         return ComponentKey(
             identity=(*self._explicit, Ingredient("kind", kind)),
             signature=self._signature,
@@ -236,9 +260,11 @@ class NamedJob:
         )
 
     def lower(self) -> Any:
+        """Lower, once."""
         return self.traced.lower()
 
     def arguments(self, meta: dict[str, Any] | None) -> dict[str, Any]:
+        """Return what loading or compiling needs of the call."""
         if meta is None:
             return self.traced.arguments(None)
         return {
@@ -249,6 +275,7 @@ class NamedJob:
         }
 
     def extra_meta(self) -> dict[str, Any]:
+        """Return what an entry keeps besides the description of the executable."""
         program = self.traced.program
         return {
             **self.traced.extra_meta(),
@@ -258,9 +285,11 @@ class NamedJob:
         }
 
     def out_tree(self, meta: dict[str, Any]) -> Any:
+        """Return the structure of the result."""
         return trees.tree_from(meta["out_tree"])
 
     def consts(self) -> list[Any]:
+        """Return the values of the hoisted constants."""
         return []
 
 
@@ -268,7 +297,7 @@ def why_not_traced(program: tracing.TracedProgram) -> str | None:
     """Say what a trace holds that can't be stored."""
     if program.effects:
         return f"effects: {', '.join(sorted(type(e).__name__ for e in program.effects))}"
-    if any(isinstance(const, tracing.Tracer) for const in program.consts):
+    if program.is_capturing or any(isinstance(const, tracing.Tracer) for const in program.consts):
         return "it closes over a value that is being traced"
     return None
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from prejit import events
 from prejit._jax import executables
@@ -26,7 +26,6 @@ __all__ = ["Bypass", "Prepared", "build_key", "prepare"]
 class Bypass:
     """Say why a program is not stored; the caller runs it as `jax.jit` would."""
 
-    is_bypass: ClassVar[Literal[True]] = True
     reason: str
 
 
@@ -41,7 +40,6 @@ class Prepared:
         out_tree: Structure of the result.
     """
 
-    is_bypass: ClassVar[Literal[False]] = False
     key: ComponentKey
     loaded: Loaded
     const_args: tuple[Any, ...]
@@ -163,8 +161,9 @@ def _compile(job: Job, key: ComponentKey, store: Store) -> Loaded:
             except Exception as error:  # noqa: BLE001  # the next rung lowers the function again
                 events.logger.debug("%s: the stored module does not compile: %s", job.name, _first_line(error))
             else:
-                extra = {name: stored.meta[name] for name in _EXTRA if name in stored.meta}
-                return _publish_executable(job, key, store, executable, extra, stored.meta["custom_call_targets"])
+                meta: dict[str, Any] = stored.meta
+                extra = {name: meta[name] for name in _EXTRA if name in meta}
+                return _publish_executable(job, key, store, executable, extra, meta["custom_call_targets"])
         job.before_lowering()
         lowered = job.lower()
         reason = executables.why_not_storable(lowered)
