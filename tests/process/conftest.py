@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 class Report(SimpleNamespace):
     """What a child reported: its own values, `counters`, `seen` (the independent counts), `compiled`, `said`.
 
-    Besides, `rc`, `out` and `err` of the process.
+    Besides, `rc`, `stdout` and `stderr` of the process.
     """
 
     def agrees(self):
@@ -37,7 +37,7 @@ def child(run_python):
         lines = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
         values = json.loads(lines[-1].removeprefix("REPORT ")) if lines else {}
         assert lines or not check, f"the child reported nothing\n{done.stdout}\n{done.stderr}"
-        return Report(rc=done.returncode, out=done.stdout, err=done.stderr, **values)
+        return Report(rc=done.returncode, stdout=done.stdout, stderr=done.stderr, **values)
 
     return run
 
