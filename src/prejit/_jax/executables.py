@@ -15,6 +15,7 @@ from jax._src import compiler, pjit
 from jax._src.interpreters import mlir, pxla
 from jax._src.lib import xla_client as xc
 from jax._src.lib.mlir import ir
+from jax._src.named_sharding import UnspecifiedValue
 
 from prejit._jax.shardings import (
     describe_layout,
@@ -109,6 +110,11 @@ def module_text(lowered: Any) -> bytes:
     return mlir.module_to_string(lowered._lowering.stablehlo(), enable_debug_info=False).encode()
 
 
+def _is_specified(intermediate: Any) -> bool:
+    sharding = intermediate[0] if isinstance(intermediate, tuple) else intermediate
+    return not isinstance(sharding, UnspecifiedValue)
+
+
 def describe_lowered(lowered: Any) -> dict[str, Any]:
     """Return as plain data what compiling the module needs besides the module.
 
@@ -126,7 +132,7 @@ def describe_lowered(lowered: Any) -> dict[str, Any]:
         "out_shardings": [describe_sharding(s) for s in arguments["out_shardings"]],
         "in_layouts": [describe_layout(layout) for layout in arguments["in_layouts"]],
         "out_layouts": [describe_layout(layout) for layout in arguments["out_layouts"]],
-        "intermediate_shardings": len(arguments.get("intermediate_shardings") or ()),
+        "intermediate_shardings": sum(map(_is_specified, arguments.get("intermediate_shardings") or ())),
         "custom_call_targets": custom_call_targets(lowered._lowering.stablehlo()),
     }
 

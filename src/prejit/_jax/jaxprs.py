@@ -107,7 +107,7 @@ def is_jit(value: object) -> bool:
 
 
 def wrapped(function: Any) -> Any:
-    """Return the Python function under a jitted one."""
+    """Return the Python function under a jitted or otherwise wrapped one."""
     return function.__wrapped__
 
 

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax._src.layout import AutoLayout, Layout
 from jax._src.lib import xla_client as xc
-from jax._src.sharding_impls import GSPMDSharding, UnspecifiedValue, make_single_device_sharding
+from jax._src.named_sharding import UnspecifiedValue
+from jax._src.sharding_impls import GSPMDSharding, make_single_device_sharding
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from prejit.errors import KeyingError

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -35,7 +35,7 @@ class Options:
     static_argnames: tuple[str, ...]
     donate_argnums: tuple[int, ...]
     donate_argnames: tuple[str, ...]
-    link: Link | None
+    link: Link
     key: str | None
     version: str | None
     deps: tuple[Any, ...]
@@ -147,7 +147,7 @@ class Core:
 
 
 def _is_unusual_array(leaf: Any) -> bool:
-    kind: Any = type(leaf)
+    kind = cast("Any", type(leaf))
     return issubclass(kind, np.ndarray) and (kind is not np.ndarray or not leaf.dtype.isnative)
 
 

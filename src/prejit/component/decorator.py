@@ -4,7 +4,7 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 import jax
 
@@ -41,7 +41,7 @@ def component(
     donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
     env: Sequence[str] = (),
-    link: Link | None = None,
+    link: Link = "auto",
     direct: Direct = "auto",
     name: str | None = None,
 ) -> Component[P, R]: ...
@@ -56,7 +56,7 @@ def component(
     donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
     env: Sequence[str] = (),
-    link: Link | None = None,
+    link: Link = "auto",
     direct: Direct = "auto",
     name: str | None = None,
 ) -> Callable[[Callable[P, R]], Component[P, R]]: ...
@@ -72,7 +72,7 @@ def component(
     donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
     env: Sequence[str] = (),
-    link: Link | None = None,
+    link: Link = "auto",
     direct: Direct = "auto",
     name: str | None = None,
 ) -> Any:
@@ -95,8 +95,9 @@ def component(
         deps: Values, functions or modules that the result depends on besides what is traced; by content.
         env: Names of environment variables that the result depends on; by value.
         link: How the call is placed in a surrounding program: `"inline"` lets XLA inline it, `"outline"` keeps it
-            apart, so XLA compiles its code once, `"auto"` decides, `"separate"` asks for an executable of its own, which
-            inside `jax.jit` is `"outline"`. None takes the setting `link`.
+            apart, so XLA compiles its code once, `"separate"` asks for an executable of its own, which inside
+            `jax.jit` is `"outline"`. `"auto"` takes the setting `link`, and decides by the body where that is
+            `"auto"` too.
         direct: Whether a call may be answered without tracing. Accepted; tracing always runs in this version unless
             `key` is given.
         name: Name in listings and logs. Default: the function's.
@@ -132,7 +133,7 @@ def component(
             )  # fmt: skip
 
         return decorate
-    for what, value, words in (("link", link or "auto", _LINKS), ("direct", direct, _DIRECT)):
+    for what, value, words in (("link", link, _LINKS), ("direct", direct, _DIRECT)):
         if value not in words:
             expected = "one of " + ", ".join(repr(word) for word in words)
             raise ConfigError(mismatch(f"decorating a component with {what}=", expected=expected, got=repr(value)))
@@ -141,7 +142,7 @@ def component(
             mismatch("decorating a component with version=", expected="key= beside it", got="no key"),
             hint="give the component a key, or leave version out: without a key the program itself is the identity",
         )
-    given = {
+    given: dict[str, Any] = {
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,
         "donate_argnums": donate_argnums,
@@ -171,7 +172,8 @@ def _is_empty(value: Any) -> bool:
 def _numbers(value: Any) -> tuple[int, ...]:
     if value is None:
         return ()
-    return tuple([operator.index(n) for n in value]) if isinstance(value, Iterable) else (operator.index(value),)
+    several = cast("Iterable[Any]", value) if isinstance(value, Iterable) else (value,)
+    return tuple([operator.index(n) for n in several])
 
 
 def _names(value: Any) -> tuple[str, ...]:

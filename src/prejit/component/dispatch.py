@@ -149,7 +149,9 @@ class Dispatch:
         from prejit._jax.outline import bind_outlined
         from prejit.component.policy import is_outlined
 
-        link = self.core.options.link or settings().link
+        link = self.core.options.link
+        if link == "auto":
+            link = settings().link
         if link == "inline":
             return self.jitted(*args, **kwargs)
         traced = self.jitted.trace(*args, **kwargs)
