@@ -153,6 +153,9 @@ class _Encoder:
         if jaxprs.is_jit(value):
             options = _located(value_token, jaxprs.jit_options(value), path)
             return pack(b"jit", self.token(jaxprs.wrapped(value), f"{path}.__wrapped__"), options)
+        if instances.is_component(value):
+            # How it is compiled and linked does not change what it computes.
+            return pack(b"component", self.token(jaxprs.wrapped(value), f"{path}.__wrapped__"))
         if isinstance(value, np.dtype) or (jaxprs.is_from_jax(class_of(value)) and not hasattr(value, "__dict__")):
             return _located(value_token, value, path)
         if isinstance(value, _PLACEMENT) or jaxprs.plain_literal(value) is not value:

@@ -19,7 +19,7 @@ _CLASS_NOISE: Final = frozenset(
     """
     __module__ __qualname__ __doc__ __dict__ __weakref__ __firstlineno__ __static_attributes__ __annotations__
     __annotate__ __annotate_func__ __annotations_cache__ __abstractmethods__ _abc_impl __dataclass_fields__
-    __dataclass_params__ __match_args__ __slots__ __parameters__ __orig_bases__ __signature__ __class_getitem__
+    __dataclass_params__ __match_args__ __slots__ __parameters__ __orig_bases__ __type_params__ __signature__ __class_getitem__
     """.split()  # noqa: SIM905
 )
 _NAMING: Final = frozenset({"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"})
@@ -37,6 +37,11 @@ _SLOT_TYPES: Final[tuple[type[Any], ...]] = (
 
 EXTENSIBLE: Final[tuple[type[Any], ...]] = (tuple, OrderedDict, dict, list, set, frozenset, str, int, float, bytes)
 """Builtin types that classes extend. An `OrderedDict` is a `dict` too, so it comes first."""
+
+
+def is_component(value: object) -> bool:
+    """Say whether a value is one of prejit's own wrappers around a function, such as `@prejit.component` makes."""
+    return class_of(value).__module__.partition(".")[0] == "prejit" and hasattr(value, "__wrapped__")
 
 
 def plain_value(value: Any) -> Any:

@@ -200,6 +200,7 @@ def _treedef(encoder: ValueEncoder, value: Any) -> bytes:
 
 _RULES: tuple[tuple[Callable[[Any], bool], _Rule], ...] = (
     (jaxprs.is_jaxpr, _jaxpr),
+    (jaxprs.is_source_info, lambda encoder, value: pack(b"source")),
     (lambda value: isinstance(value, enum.Enum), _enum),
     (lambda value: isinstance(value, np.dtype), _dtype),
     (jaxprs.is_extended_dtype, lambda encoder, value: pack(b"extended", *_extended(value))),

@@ -362,6 +362,24 @@ def test_attributes_of_own_modules_count(tmp_path, monkeypatch):
     del sys.modules["own_constants"]
 
 
+def test_components_are_seen_through():
+    source = "import prejit\n@prejit.component\ndef g(x): return x * {}\ndef f(x): return g(x)"
+    assert fingerprint(define(source.format(2))) == fingerprint(define(source.format(2)))
+    assert fingerprint(define(source.format(2))) != fingerprint(define(source.format(3)))
+
+
+def test_generic_and_abstract_classes_have_content():
+    sources = (
+        "import typing\nT = typing.TypeVar('T')\nclass f(typing.Generic[T]):\n  def m(self): return {}",
+        "import typing\nclass f(typing.Protocol):\n  def m(self): return {}",
+        "import abc\nclass f(abc.ABC):\n  @abc.abstractmethod\n  def m(self): return {}",
+        "class B:\n  def m(self): return {}\nclass f(B):\n  def m(self): return super().m()",
+    )
+    for source in sources:
+        one, same, other = (fingerprint(define(source.format(n), __name__="own")) for n in (1, 1, 2))
+        assert one == same != other
+
+
 def test_recursion_ends():
     def even(n):
         return n == 0 or odd(n - 1)
