@@ -30,8 +30,8 @@ def put(spec, shape=(8, 16)):
     data = np.arange(np.prod(shape), dtype=F32).reshape(shape) / 100
     return jax.device_put(data, NamedSharding(mesh, spec))
 
-g = prejit.component(lambda x, w: (x @ w, x.sum(), jax.lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P(None, "a")))),
-                     name="g")
+over_a = NamedSharding(mesh, P(None, "a"))
+g = prejit.component(lambda x, w: (x @ w, x.sum(), jax.lax.with_sharding_constraint(x * 2, over_a)), name="g")
 record("sharded", g, put(P("a", "b")), put(P("b", None), (16, 4)))
 record("sharded otherwise", g, put(P(None, "b")), put(P(), (16, 4)))
 sharded_map = prejit.component(jax.shard_map(lambda x: jax.lax.psum(x, "a"), mesh=mesh, in_specs=P("a"), out_specs=P()))

@@ -11,7 +11,8 @@ prejit.configure(cache_dir=where)
 if case == "full":
     from prejit.testing import FaultyFileSystem
     full = prejit.Store(where, fs=FaultyFileSystem(failing={"write_new": errno.ENOSPC, "append": errno.ENOSPC}))
-    prejit.use_store(full).__enter__()
+    block = prejit.use_store(full)
+    block.__enter__()
 functions = [lambda x: jnp.sin(x) * 3, lambda x: jnp.cos(x) - 1, lambda x: x @ x]
 out = [bits(prejit.component(function)(X)) for function in functions]
 eager = bits(jnp.tanh(X))
