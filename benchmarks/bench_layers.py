@@ -14,28 +14,27 @@ from typing import Any
 import harness
 
 WAYS = ("jax.jit", "inline", "outline", "auto")
-WIDTH, CONTEXT, BATCH, HEADS = 128, 64, 8, 4
+SHAPES = ((4, 64, 32), (24, 128, 64), (24, 256, 128))
+"""Layers, width, context; the first for `--quick`."""
+HEADS, BATCH = 4, 8
 
 
-def measure(way: str, nr_layers: int, nr_steps: int) -> dict[str, Any]:
+def measure(way: str, nr_layers: int, width: int, context: int, nr_steps: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
+    import prejit
     from prejit.cli.demo import model
     from prejit.cli.demo.sizes import Size
 
-    size = Size(nr_layers=nr_layers, width=WIDTH, nr_heads=HEADS, context=CONTEXT, batch=BATCH)
+    size = Size(nr_layers=nr_layers, width=width, nr_heads=HEADS, context=context, batch=BATCH)
     layer = model.make_layer(HEADS)
     with tempfile.TemporaryDirectory() as folder:
-        if way == "jax.jit":
-            layer = jax.jit(layer)
-        else:
-            import prejit
-
-            prejit.configure(cache_dir=folder)
-            layer = prejit.component(layer, link=way)
+        # Importing prejit backs every jax.jit by its store: here each way is to compile.
+        prejit.configure(cache_dir=folder, eager_cache=False)
+        layer = jax.jit(layer) if way == "jax.jit" else prejit.component(layer, link=way)
         params = model.init_params(size, jax.random.key(0))
-        characters = jnp.zeros((BATCH, CONTEXT + 1), jnp.int32)
+        characters = jnp.zeros((BATCH, context + 1), jnp.int32)
         begin = time.perf_counter()
         lowered = jax.jit(jax.value_and_grad(model.make_loss(layer))).lower(params, characters)
         lowered_at, cpu_at = time.perf_counter(), time.process_time()
@@ -61,36 +60,35 @@ def main() -> None:
     if options.job:
         print(json.dumps(measure(**options.job)))
         return
-    nr_layers, nr_steps, repeats = (4, 3, 1) if options.quick else (24, 10, 3)
-    seen: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
-    for _ in range(repeats):
-        for way in WAYS:
-            job = {"way": way, "nr_layers": nr_layers, "nr_steps": nr_steps}
-            seen[way].append(harness.run_fresh(Path(__file__), job))
-    rows = [
-        {"way": way}
-        | {
-            title: f"{statistics.median(run[name] for run in runs) * factor:.{digits}f}"
-            for title, name, factor, digits in (
-                ("trace + lower, s", "trace_and_lower_s", 1, 2),
-                ("compile, s", "compile_s", 1, 2),
-                ("compile, CPU s", "compile_cpu_s", 1, 2),
-                ("step, ms", "step_s", 1e3, 0),
-                ("loss", "loss", 1, 6),
-            )
-        }
-        | {
-            "compile to jax.jit": str(
-                harness.compare([r["compile_s"] for r in runs], [r["compile_s"] for r in seen["jax.jit"]])
-            ),
-            "step to jax.jit": str(
-                harness.compare([r["step_s"] for r in runs], [r["step_s"] for r in seen["jax.jit"]])
-            ),
-        }
-        for way, runs in seen.items()
-    ]
-    title = f"{nr_layers} layers, value_and_grad (medians of {repeats})"
-    harness.write_report(title, rows, list(rows[0]), to=options.json, raw=seen)
+    nr_steps, repeats = (3, 1) if options.quick else (10, 3)
+    rows: list[dict[str, Any]] = []
+    raw: dict[str, Any] = {}
+    for nr_layers, width, context in SHAPES[:1] if options.quick else SHAPES[1:]:
+        seen: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+        shape = {"nr_layers": nr_layers, "width": width, "context": context}
+        for _ in range(repeats):
+            for way, runs in seen.items():
+                runs.append(harness.run_fresh(Path(__file__), {"way": way, **shape, "nr_steps": nr_steps}))
+        name = f"{nr_layers} layers, width {width}, context {context}"
+        rows += [make_row(name, way, runs, seen["jax.jit"]) for way, runs in seen.items()]
+        raw[name] = seen
+    title = f"value_and_grad over layers (medians of {repeats})"
+    harness.write_report(title, rows, list(rows[0]), to=options.json, raw=raw)
+
+
+def make_row(shape: str, way: str, runs: list[dict[str, Any]], plain: list[dict[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {"program": shape, "way": way}
+    for title, name, factor, digits in (
+        ("trace + lower, s", "trace_and_lower_s", 1, 2),
+        ("compile, s", "compile_s", 1, 2),
+        ("compile, CPU s", "compile_cpu_s", 1, 2),
+        ("step, ms", "step_s", 1e3, 0),
+        ("loss", "loss", 1, 6),
+    ):
+        row[title] = f"{statistics.median(run[name] for run in runs) * factor:.{digits}f}"
+    for title, name in (("compile CPU to jax.jit", "compile_cpu_s"), ("step to jax.jit", "step_s")):
+        row[title] = harness.compare([run[name] for run in runs], [run[name] for run in plain])
+    return row
 
 
 if __name__ == "__main__":
