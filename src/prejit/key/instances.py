@@ -19,7 +19,8 @@ _CLASS_NOISE: Final = frozenset(
     """
     __module__ __qualname__ __doc__ __dict__ __weakref__ __firstlineno__ __static_attributes__ __annotations__
     __annotate__ __annotate_func__ __annotations_cache__ __abstractmethods__ _abc_impl __dataclass_fields__
-    __dataclass_params__ __match_args__ __slots__ __parameters__ __orig_bases__ __type_params__ __signature__ __class_getitem__
+    __dataclass_params__ __match_args__ __slots__ __parameters__ __orig_bases__ __type_params__ __signature__
+    __class_getitem__
     """.split()  # noqa: SIM905
 )
 _NAMING: Final = frozenset({"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"})

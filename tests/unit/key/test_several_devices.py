@@ -24,7 +24,11 @@ def mapped(mesh, **kw):
 explicit = (AxisType.Explicit, AxisType.Explicit)
 def in_type(mesh, spec):
     with jax.set_mesh(mesh):
-        return digest(lambda x: jnp.sin(x), jax.ShapeDtypeStruct((8, 8), jnp.float32, sharding=NamedSharding(mesh, spec)))
+        placed = jax.ShapeDtypeStruct((8, 8), jnp.float32, sharding=NamedSharding(mesh, spec))
+        return digest(lambda x: jnp.sin(x), placed)
+def with_constant():
+    const = jax.device_put(jnp.arange(8.), NamedSharding(mesh(), P("i")))
+    return digest(lambda x: x + const, 1.0)
 out = dict(
     plain=constrained(mesh(), P("i")),
     other_axis=constrained(mesh(), P("j")),
@@ -43,7 +47,7 @@ out = dict(
     second=fingerprint(jax.sharding.SingleDeviceSharding(jax.devices()[1])),
     transfer=digest(lambda x: jax.device_put(x, jax.devices()[1])),
     transfer_first=digest(lambda x: jax.device_put(x, jax.devices()[0])),
-    sharded_const=program_digest(jax.make_jaxpr(lambda x: x + jax.device_put(jnp.arange(8.), NamedSharding(mesh(), P("i"))))(1.0)).digest,
+    sharded_const=with_constant(),
 )
 print(json.dumps(out))
 """
