@@ -111,7 +111,7 @@ def fresh(source, env=None, n=1, cache=None, check=True):
     environment = {
         **os.environ,
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": os.path.dirname(os.path.abspath(__file__)),
+        "PYTHONPATH": os.pathsep.join([os.path.dirname(os.path.abspath(__file__)), os.environ.get("PYTHONPATH", "")]),
         "CASES_CACHE": CACHE if cache is None else cache,
         "CASES_SCRATCH": SCRATCH,
         **(env or {}),

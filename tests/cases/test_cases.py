@@ -33,7 +33,7 @@ def kind(path):
 def run(path, tmp_path, part):
     environment = {
         **os.environ,
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
         "PYTHONDONTWRITEBYTECODE": "1",
         "CASES_SCRATCH": str(tmp_path),
         "CASES_CACHE": str(tmp_path / "cache"),

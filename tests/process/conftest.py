@@ -1,6 +1,7 @@
 """Children: fresh interpreters that run a program over `inside.py` and report."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
@@ -30,7 +31,8 @@ def child(run_python):
     """
 
     def run(code, *args, env=None, check=True, timeout_s=200):
-        environment = {"PYTHONPATH": str(HERE), "PYTHONDONTWRITEBYTECODE": "1"} | (env or {})
+        path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+        environment = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | (env or {})
         done = run_python(
             "from inside import *\n" + dedent(code), *args, env=environment, check=check, timeout_s=timeout_s
         )
