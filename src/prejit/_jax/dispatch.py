@@ -5,7 +5,7 @@ configuration) and, when it finds it, runs the executable without entering Pytho
 function. This module makes such an object with a miss handler of ours, so a cached component costs what `jax.jit` does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from jax._src import tree_util
@@ -19,10 +19,7 @@ _cache = _jax.PjitFunctionCache(capacity=_CAPACITY)
 MissHandler = Callable[..., tuple[Any, Any, bool]]
 
 
-def make_dispatcher(
-    name: str, python: Callable[..., Any], miss: MissHandler, static_argnums: Sequence[int],
-    static_argnames: Sequence[str],
-) -> Callable[..., Any]:  # fmt: skip
+def make_dispatcher(name: str, python: Callable[..., Any], miss: MissHandler) -> Callable[..., Any]:
     """Make a callable with C++ dispatch.
 
     Args:
@@ -30,15 +27,13 @@ def make_dispatcher(
         python: Called instead of everything else under `jax.disable_jit`.
         miss: Called with the arguments when their signature is new; returns the result, the data for the next time
             (from `executables.fastpath`) or None, and False.
-        static_argnums: Positions of hashable static arguments.
-        static_argnames: Names of keyword-only static arguments.
     """
     return _jax.pjit(
         name,
         python,
         miss,
-        list(static_argnums),
-        list(static_argnames),
+        [],
+        [],
         pxla.JitGlobalCppCacheKeys(),
         tree_util.dispatch_registry,
         pxla.cc_shard_arg,

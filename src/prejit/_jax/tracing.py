@@ -136,9 +136,9 @@ def lower_with_arguments(program: TracedProgram, hoisted: Sequence[int], flat: S
     return jax.jit(hoisting, donate_argnums=donated).lower(*[program.consts[i] for i in hoisted], *flat)
 
 
-def flatten(tree: Any) -> tuple[list[Any], Any]:
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
     """Return the leaves of a tree and its structure."""
-    return jax.tree_util.tree_flatten(tree)
+    return jax.tree_util.tree_flatten(tree, is_leaf)
 
 
 def unnamed_arguments(name: str, number: int) -> Any:

@@ -61,7 +61,12 @@ class Core:
         self.function = function
         self.options = options
         self.name = name or _display_name(function)
-        self.binder = Binder(function, options.static_argnums, options.static_argnames)
+        self.binder = Binder(
+            function,
+            options.static_argnums,
+            options.static_argnames,
+            is_respelling=not (options.donate_argnums and options.donate_argnames),
+        )
         self.tally = Tally()
         self.seen_keys: set[str] = set()
         self.is_binding = self.binder.has_statics
@@ -118,7 +123,11 @@ class Core:
         )
 
     def call_bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a call that is in its one spelling."""
+        """Run a call after giving it its one spelling."""
+        bound = self.binder.bind(args, kwargs)
+        if bound is None:
+            return self.plain(*args, **kwargs)
+        args, kwargs = bound
         for value in args:
             if type(value) not in DIRECTLY_TAKEN and not self.takes(value):
                 return self.call_unusual(args, kwargs)
@@ -131,7 +140,7 @@ class Core:
 
     def normalize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put leaves that are not arrays into the tree's structure, where that is allowed."""
-        leaves = [leaf for leaf in jax.tree_util.tree_leaves((args, kwargs)) if type(leaf) is not Static]
+        leaves = jax.tree_util.tree_leaves((args, kwargs))
         return box((args, kwargs)) if has_static_leaves(leaves) else (args, kwargs)
 
     def call_unusual(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

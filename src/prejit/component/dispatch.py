@@ -15,7 +15,6 @@ from prejit.config import settings
 from prejit.errors import KeyingError
 from prejit.signature.binding import unwrap
 from prejit.signature.partition import box, has_static_leaves
-from prejit.signature.statics import Static
 from prejit.stage.flight import Flights
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ class Dispatch:
             assert dispatch is not None  # the component that calls holds it
             return dispatch.on_miss(args, kwargs)
 
-        self.call = make_dispatcher(
-            core.name, self.body, miss, sorted(core.binder.static_positions), sorted(core.binder.static_names)
-        )
+        self.call = make_dispatcher(core.name, self.body, miss)
 
     @property
     def core(self) -> "Core":
@@ -71,7 +68,7 @@ class Dispatch:
 
     def on_miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool]:
         """Answer a call whose signature the C++ dispatch has not seen."""
-        leaves = [leaf for leaf in jax.tree_util.tree_leaves((args, kwargs)) if type(leaf) is not Static]
+        leaves = jax.tree_util.tree_leaves((args, kwargs))
         with events.attributed_to(self.core.tally):
             if not tracing.is_top_level() or any(isinstance(leaf, tracing.Tracer) for leaf in leaves):
                 return self.call_inside(args, kwargs, leaves), None, False
@@ -102,10 +99,8 @@ class Dispatch:
         return self._calls.get(kind)
 
     def _kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-        everything, treedef = tracing.flatten((args, kwargs))
-        statics = tuple([leaf for leaf in everything if type(leaf) is Static])
         types = tuple([tracing.call_type(leaf) for leaf in leaves])
-        return treedef, statics, types, tracing.trace_context()
+        return jax.tree_util.tree_structure((args, kwargs)), types, tracing.trace_context()
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | None":
         from prejit.stage.job import NotNamedError  # see the note in stage/__init__.py
@@ -171,7 +166,7 @@ class Dispatch:
         from prejit._jax import executables
 
         with events.attributed_to(self.core.tally):
-            prepared = self._prepare(args, kwargs, _specs(args, kwargs))
+            prepared = self._prepare(args, kwargs, jax.tree_util.tree_leaves((args, kwargs)))
             traced = self.jitted.trace(*args, **kwargs)
             if prepared is None:
                 return traced.lower().compile()
@@ -182,12 +177,8 @@ class Dispatch:
         from prejit.stage.ladder import build_key
 
         with events.attributed_to(self.core.tally):
-            leaves = _specs(args, kwargs)
+            leaves = jax.tree_util.tree_leaves((args, kwargs))
             return build_key(self._named_job(args, kwargs, leaves) or self._traced_job(args, kwargs, leaves))
-
-
-def _specs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    return [leaf for leaf in jax.tree_util.tree_leaves((args, kwargs)) if type(leaf) is not Static]
 
 
 def _make_body(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -70,7 +70,7 @@ class Component(Generic[P, R]):
             if not is_enabled():
                 return cast("R", core.plain(*args, **kwargs))
             if kwargs or core.is_binding:
-                return core.call_bound(*core.binder.bind(args, kwargs))
+                return core.call_bound(args, kwargs)
             for value in args:
                 if type(value) not in DIRECTLY_TAKEN and not core.takes(value):
                     return core.call_unusual(args, kwargs)
@@ -97,8 +97,8 @@ class Component(Generic[P, R]):
             >>> prejit.component(lambda x: x * 2).trace(jax.ShapeDtypeStruct((3,), "float32")).out_info.shape
             (3,)
         """
-        positional, named = self._ahead(args, kwargs)
-        return self._core.dispatch().trace(positional, named)
+        ahead = self._ahead(args, kwargs)
+        return self._core.plain.trace(*args, **kwargs) if ahead is None else self._core.dispatch().trace(*ahead)
 
     @tracing.api_boundary
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -118,8 +118,10 @@ class Component(Generic[P, R]):
             >>> float(compiled(jax.numpy.float32(3)))
             6.0
         """
-        positional, named = self._ahead(args, kwargs)
-        return self._core.dispatch().compile(positional, named)
+        ahead = self._ahead(args, kwargs)
+        if ahead is None or not is_enabled():
+            return self._core.plain.lower(*args, **kwargs).compile()
+        return self._core.dispatch().compile(*ahead)
 
     @tracing.api_boundary
     def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -133,8 +135,8 @@ class Component(Generic[P, R]):
         Raises:
             KeyingError: The call can't be stored; the reason says why.
         """
-        positional, named = self._ahead(args, kwargs)
-        return self._core.dispatch().key_for(positional, named)
+        ahead = self._ahead(args, kwargs)
+        return self._core.dispatch().key_for(*(ahead or (args, kwargs)))
 
     def cache_info(self) -> CacheInfo:
         """Count what this component did in this process."""
@@ -148,8 +150,9 @@ class Component(Generic[P, R]):
         self._core.tally.clear()
         self._core.seen_keys.clear()
 
-    def _ahead(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return self._core.normalize(*self._core.binder.bind(args, kwargs))
+    def _ahead(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        bound = self._core.binder.bind(args, kwargs)
+        return None if bound is None else self._core.normalize(*bound)
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> "Component[P, R]": ...

@@ -2,6 +2,10 @@
 
 A dynamic argument that is left at its default stays left out: in `jax.jit` it is a constant of the program, on which
 Python may branch, and it is one here. A static argument at its default is the same value as the default written out.
+
+A call keeps its own spelling where another one could mean something else: when the function's signature is not how it
+takes its arguments (a wrapper with `*args, **kwargs`), and when numbers and names are both given for what is static or
+donated, so that an argument may be static by position and dynamic by name.
 """
 
 import inspect
@@ -10,7 +14,7 @@ from typing import Any, cast
 
 from prejit.signature.statics import Static
 
-__all__ = ["Binder"]
+__all__ = ["Binder", "unwrap"]
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -19,67 +23,85 @@ class Binder:
     """Bind calls of one function.
 
     Args:
-        function: The function; one whose signature can't be read is called as it is spelled.
+        function: The function.
         static_argnums: Positions of static arguments, as `jax.jit` takes them.
         static_argnames: Names of static arguments.
+        is_respelling: False where the caller knows that a call must keep its spelling.
     """
 
-    __slots__ = ("_defaults", "_names", "_positional_only", "has_statics", "static_names", "static_positions")
+    __slots__ = ("_defaults", "_is_respelling", "_names", "_positional_only", "_static_names", "_static_numbers",
+                 "has_statics")  # fmt: skip
 
-    def __init__(self, function: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]):
-        parameters = _parameters(function)
-        by_position = [p for p in parameters if p.kind in _BY_POSITION]
+    def __init__(self, function: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str],
+                 *, is_respelling: bool = True) -> None:  # fmt: skip
+        declared = _parameters(function, follow_wrapped=True)
+        numbers, names = set(static_argnums), set(static_argnames)
+        self._is_respelling = (
+            is_respelling
+            and not (numbers and names)
+            and all(n >= 0 for n in numbers)
+            and declared == _parameters(function, follow_wrapped=False)
+        )
+        # As JAX does: the one is derived from the other when just one is given.
+        by_either = [(n, p) for n, p in enumerate(declared) if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        if numbers and not names:
+            names = {p.name for n, p in by_either if n in numbers}
+        elif names and not numbers:
+            numbers = {n for n, p in by_either if p.name in names}
+        self._static_numbers = tuple(sorted(numbers))
+        self._static_names = frozenset(names)
+        self.has_statics = bool(numbers or names)
+        by_position = [p for p in declared if p.kind in _BY_POSITION]
         self._names = [p.name for p in by_position]
-        self._positional_only = sum(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in parameters)
-        positions = {n + len(by_position) if n < 0 else n for n in static_argnums}
-        # JAX derives the one from the other only when just one is given.
-        if static_argnums and not static_argnames:
-            names = {self._names[n] for n in positions if self._positional_only <= n < len(self._names)}
-        elif static_argnames and not static_argnums:
-            names = set(static_argnames)
-            positions = {n for n, name in enumerate(self._names) if name in names}
-        else:
-            names = set(static_argnames)
-        self.static_positions = frozenset(positions)
-        self.static_names = frozenset(names)
-        self.has_statics = bool(positions or names)
+        self._positional_only = sum(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in declared)
         self._defaults = {
             p.name: p.default
-            for n, p in enumerate(parameters)
-            if p.default is not p.empty and (p.name in names or (n in positions and p.kind in _BY_POSITION))
+            for n, p in enumerate(declared)
+            if p.default is not p.empty and (p.name in names or (n in numbers and p.kind in _BY_POSITION))
         }
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """Return the call in its one spelling, with static values wrapped.
 
         A call that does not fit the signature is returned as it is, so that the function itself raises.
-        """
-        names = self._names
-        if kwargs or (self._defaults and len(args) < len(names)):
-            spelled, rest = list(args), dict(kwargs)
-            while (n := len(spelled)) < len(names):
-                name = names[n]
-                if n >= self._positional_only and name in rest:
-                    spelled.append(rest.pop(name))
-                elif name in self._defaults and name not in rest:
-                    spelled.append(self._defaults[name])
-                else:
-                    break
-            for name, default in self._defaults.items():
-                if name not in rest and (name not in names or names.index(name) >= len(spelled)):
-                    rest[name] = default
-            args, kwargs = tuple(spelled), rest
-        if self.has_statics:
-            args, kwargs = self._wrap(args, kwargs)
-        return args, kwargs
 
-    def _wrap(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        Returns:
+            Arguments and keyword arguments; None when a static value is not hashable, which is for JAX to report.
+        """
+        if self._is_respelling and (kwargs or (self._defaults and len(args) < len(self._names))):
+            args, kwargs = self._respelled(args, kwargs)
+        if not self.has_statics:
+            return args, kwargs
+        try:
+            return self._wrapped(args, kwargs)
+        except TypeError:
+            return None
+
+    def _respelled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        names = self._names
+        spelled, rest = list(args), dict(kwargs)
+        while (n := len(spelled)) < len(names):
+            name = names[n]
+            if n >= self._positional_only and name in rest:
+                spelled.append(rest.pop(name))
+            elif name in self._defaults and name not in rest:
+                spelled.append(self._defaults[name])
+            else:
+                break
+        for name, default in self._defaults.items():
+            place = names.index(name) if name in names else len(names)
+            if name not in rest and place >= len(spelled) and place >= self._positional_only:
+                rest[name] = default
+        return tuple(spelled), rest
+
+    def _wrapped(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         spelled = list(args)
-        for n in self.static_positions:
-            if n < len(spelled):
-                spelled[n] = _wrapped(spelled[n])
+        size = len(spelled)
+        for n in self._static_numbers:
+            if -size <= n < size:
+                spelled[n] = wrapped(spelled[n])
         if kwargs:
-            kwargs = {k: _wrapped(v) if k in self.static_names else v for k, v in kwargs.items()}
+            kwargs = {k: wrapped(v) if k in self._static_names else v for k, v in kwargs.items()}
         return tuple(spelled), kwargs
 
 
@@ -94,7 +116,8 @@ _PLAIN = frozenset({int, str, bool, type(None)})
 _recent: dict[tuple[Any, Any], Static] = {}
 
 
-def _wrapped(value: Any) -> Any:
+def wrapped(value: Any) -> Static:
+    """Return a static value in its wrapper; raises TypeError if it is not hashable."""
     kind = cast("Any", type(value))
     if kind in _PLAIN:
         # One wrapper for each small plain value: a look-up costs a fifth of making one and of comparing two.
@@ -104,16 +127,11 @@ def _wrapped(value: Any) -> Any:
                 _recent.clear()
             found = _recent[kind, value] = Static(value)
         return found
-    if kind is Static:
-        return value
-    try:
-        return Static(value)
-    except TypeError:
-        return value  # JAX refuses it in its own words, naming its type.
+    return value if kind is Static else Static(value)
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _parameters(function: Callable[..., Any], *, follow_wrapped: bool) -> list[inspect.Parameter]:
     try:
-        return list(inspect.signature(function).parameters.values())
+        return list(inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values())
     except (TypeError, ValueError):
         return []

@@ -7,6 +7,7 @@ types are part of values, also inside tuples, frozen sets, named tuples and froz
 import dataclasses
 from typing import Any, cast
 
+import jax
 import numpy as np
 
 __all__ = ["Static", "exact_token"]
@@ -48,6 +49,9 @@ def _has_generated_equality(kind: type) -> bool:
 class Static:
     """Wrap a static value so that JAX's caches tell it from every other value.
 
+    It is a tree without leaves, so it is part of a call's structure wherever it stands among the arguments, and JAX
+    needs no list of static arguments, which it would compare with `==`.
+
     Raises:
         TypeError: The value is not hashable.
     """
@@ -67,3 +71,6 @@ class Static:
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+
+jax.tree_util.register_pytree_node(Static, lambda static: ((), static), lambda static, _: static)

@@ -7,9 +7,12 @@ from prejit import events
 from prejit._jax import compilation
 from prejit.key import ComponentKey, Ingredient, environment_ingredients
 from prejit.stage.listing import ingredients_of
+from prejit.stage.reporting import report_store
 from prejit.store import CacheEntry, get_store
 
 __all__ = ["get_or_compile"]
+
+report_store()
 
 
 def get_or_compile(request: compilation.ModuleRequest, compile_now: compilation.Compile) -> Any:

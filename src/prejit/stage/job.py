@@ -203,7 +203,7 @@ class NamedJob:
         self._signature = self._build_signature(args, kwargs)
 
     def _build_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Ingredient, ...]:
-        everything, treedef = tracing.flatten((args, kwargs))
+        everything, treedef = tracing.flatten((args, kwargs), is_leaf=lambda node: type(node) is Static)
         statics = [(n, leaf.value) for n, leaf in enumerate(everything) if type(leaf) is Static]
         return (
             Ingredient("in_avals", ", ".join(aval_text(aval) for aval in self._in_avals)),

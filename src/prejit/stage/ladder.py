@@ -17,6 +17,7 @@ from prejit.stage.job import Job
 from prejit.stage.listing import ingredients_of
 from prejit.stage.loaded import Loaded, loaded_executables
 from prejit.stage.progress import compiling
+from prejit.stage.reporting import report_store
 from prejit.store import CacheEntry, Store, get_store
 
 __all__ = ["Bypass", "Prepared", "build_key", "prepare"]
@@ -52,6 +53,7 @@ class Prepared:
 
 _EXTRA = ("in_avals", "out_avals", "out_types", "out_tree", "function")
 _flights = Flights()
+report_store()
 
 
 def build_key(job: Job) -> ComponentKey:

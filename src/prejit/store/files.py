@@ -162,10 +162,10 @@ class OSFileSystem:
                 raise
         except FileNotFoundError:
             parent = os.path.dirname(path)
-            if parent == path:
-                raise
+            if parent == path or os.path.isdir(parent):
+                raise  # the parent is there and takes no directories, as in /proc
             self.make_dir(parent, mode)
-            self.make_dir(path, mode)
+            os.mkdir(path, mode)
 
 
 def _read_up_to(fd: int, limit_bytes: int) -> bytes:
