@@ -47,6 +47,7 @@ def test_read_only(child, tmp_path, good):
     assert f"hint: chmod u+w {path}, or set PREJIT_READ_ONLY=1" in warning
     assert report.bits == good.bits
     assert report.errors > 0
+    assert report.counters["store_errors"] > 0
     assert list(path.iterdir()) == []
     # A filled one that is read-only gives hits, and there is nothing to say.
     filled = tmp_path / "good"
@@ -68,6 +69,7 @@ def test_full(child, tmp_path, good):
     assert "hint: " in warning
     assert report.bits == good.bits
     assert report.errors > 0
+    assert report.counters["store_errors"] > 0
     assert [file for file in path.rglob("*") if file.is_file()] == [], "half a file is not left lying about"
 
 
@@ -84,6 +86,7 @@ def test_missing(child, tmp_path, good):
     assert "hint: " in warning
     assert report.bits == good.bits
     assert report.errors > 0
+    assert report.counters["store_errors"] > 0
     assert (tmp_path / "file").read_text() == ""
 
 

@@ -14,3 +14,7 @@ f = component(lambda s, x: x + len(type(s).__name__), static_argnums=0)
 assert [float(f(v, 0.0)) for v in (1, True, 1.0)] == [3.0, 4.0, 5.0]
 g = component(lambda s, x: x / s, static_argnums=0)
 assert np.isposinf(g(0.0, 1.0)) and np.isneginf(g(-0.0, 1.0))
+traced = []
+h = component(lambda s, x: traced.append(s) or x, static_argnums=0)
+h(float("nan"), 0.0), h(float("nan"), 0.0)
+assert len(traced) == 1  # NaN finds its own program again
