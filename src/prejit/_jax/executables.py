@@ -269,10 +269,30 @@ def compile_module(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any]
         )
 
 
-def as_compiled(executable: Any, const_args: Sequence[Any], traced: Any) -> Any:
-    """Wrap a loaded executable as JAX's own `jax.stages.Compiled`."""
-    kwargs: dict[str, Any] = {"no_kwargs": False}
-    return jax.stages.Compiled(executable, list(const_args), traced.args_info, traced.out_tree, **kwargs)
+def place_constants(executable: Any, consts: Sequence[Any]) -> tuple[Any, ...]:
+    """Put hoisted constants on the executable's devices.
+
+    A NumPy array is copied first: the CPU backend would share its memory, and what the program computes would change
+    when the user writes to the array, which under `jax.jit` is baked in.
+    """
+    if not consts:
+        return ()
+    taken = [np.array(const, copy=True) if isinstance(const, np.ndarray) else const for const in consts]
+    return tuple(executable.shard_const_args(taken))
+
+
+def as_compiled(executable: Any, const_args: Sequence[Any], traced: Any, call: Any) -> Any:
+    """Wrap a loaded executable as JAX's own `jax.stages.Compiled`.
+
+    Args:
+        executable: The executable.
+        const_args: Hoisted constants on the device.
+        traced: The trace that the executable belongs to.
+        call: The structure of arguments and keyword arguments as the user spelled them, static ones left out; the flat
+            arguments are those of the trace, in its order.
+    """
+    info = jax.tree_util.tree_unflatten(call, jax.tree_util.tree_leaves(traced.args_info))
+    return jax.stages.Compiled(executable, list(const_args), info, traced.out_tree, no_kwargs=False)
 
 
 def fastpath(executable: Any, out_tree: Any, args_flat: Sequence[Any], out_flat: Sequence[Any],
@@ -294,5 +314,6 @@ __all__ = [
     "load_executable",
     "module_bytes",
     "module_text",
+    "place_constants",
     "why_not_storable",
 ]

@@ -16,7 +16,7 @@ from prejit._jax.environment import dispatch_token
 from prejit.component.dispatch import Dispatch
 from prejit.config import Link
 from prejit.events import Tally
-from prejit.signature.binding import Binder
+from prejit.signature.binding import Binder, unwrap
 from prejit.signature.partition import box, has_static_leaves
 from prejit.signature.statics import Static
 from prejit.stage.listeners import on_clear
@@ -150,7 +150,8 @@ class Core:
             # A fresh jit has seen nothing yet, so it refuses or converts the array as JAX does on a first call.
             return self.dispatch().fresh_jit()(*args, **kwargs)
         if tracing.is_jit_disabled():
-            return self.dispatch().body(*args, **kwargs)
+            args, kwargs = unwrap(args, kwargs)
+            return self.function(*args, **kwargs)
         args, kwargs = self.normalize(args, kwargs)
         return self.dispatch().call(*args, **kwargs)
 

@@ -209,7 +209,7 @@ def _named_core(fun: Callable[..., Any], plain: Any, options: Options, name: str
     if _is_different(first.function, fun):
         from prejit.stage.reuse import warn_of_reuse
 
-        warn_of_reuse(options.key, f"the first one, {first.name},", stacklevel=5)
+        warn_of_reuse(options.key, f"the first one, {first.name},")
     return first
 
 

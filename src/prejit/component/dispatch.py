@@ -13,7 +13,7 @@ from prejit._jax import tracing
 from prejit._jax.dispatch import forget, make_dispatcher
 from prejit.config import settings
 from prejit.errors import KeyingError
-from prejit.signature.binding import unwrap
+from prejit.signature.binding import unwrap, without_statics
 from prejit.signature.partition import box, has_static_leaves
 from prejit.stage.flight import Flights
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from prejit.stage.ladder import Prepared
 
 __all__ = ["Dispatch"]
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 _MAX_CALLS = 512  # Kinds of call remembered here, besides JAX's C++ cache.
 _flights = Flights()
@@ -38,7 +40,6 @@ class Dispatch:
 
     def __init__(self, core: "Core") -> None:
         self._core = weakref.ref(core)
-        self.body = _make_body(core.function)
         self.jitted = self.fresh_jit()
         self._calls: OrderedDict[Any, Prepared | None] = OrderedDict()
         me = weakref.ref(self)
@@ -48,7 +49,7 @@ class Dispatch:
             assert dispatch is not None  # the component that calls holds it
             return dispatch.on_miss(args, kwargs)
 
-        self.call = make_dispatcher(core.name, self.body, miss)
+        self.call = make_dispatcher(core.name, _make_python(core.function), miss)
 
     @property
     def core(self) -> "Core":
@@ -161,16 +162,27 @@ class Dispatch:
         with events.attributed_to(self.core.tally):
             return self.jitted.trace(*args, **kwargs)
 
-    def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return JAX's own compiled stage, from the store where possible."""
+    def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], spelled: Call) -> Any:
+        """Return JAX's own compiled stage, from the store where possible.
+
+        Args:
+            args: Positional arguments in the call's one spelling.
+            kwargs: The others.
+            spelled: The call as the user spelled it, for which the compiled stage is to be.
+        """
         from prejit._jax import executables
 
+        leaves = jax.tree_util.tree_leaves((args, kwargs))
+        theirs = jax.tree_util.tree_leaves(spelled)
+        if len(leaves) != len(theirs) or any(a is not b for a, b in zip(leaves, theirs, strict=True)):
+            (args, kwargs), leaves = spelled, theirs  # keyword arguments in another order are another program
         with events.attributed_to(self.core.tally):
-            prepared = self._prepare(args, kwargs, jax.tree_util.tree_leaves((args, kwargs)))
-            traced = self.jitted.trace(*args, **kwargs)
+            prepared = self._prepare(args, kwargs, leaves)
             if prepared is None:
-                return traced.lower().compile()
-            return executables.as_compiled(prepared.loaded.executable, prepared.const_args, traced)
+                return self.jitted.lower(*spelled[0], **spelled[1]).compile()
+            traced = self.jitted.trace(*args, **kwargs)
+            call = jax.tree_util.tree_structure(without_statics(*spelled))
+            return executables.as_compiled(prepared.loaded.executable, prepared.const_args, traced, call)
 
     def key_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ComponentKey":
         """Return the key of a call's executable."""
@@ -179,6 +191,16 @@ class Dispatch:
         with events.attributed_to(self.core.tally):
             leaves = jax.tree_util.tree_leaves((args, kwargs))
             return build_key(self._named_job(args, kwargs, leaves) or self._traced_job(args, kwargs, leaves))
+
+
+def _make_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what runs instead of everything else under `jax.disable_jit`."""
+
+    def python(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = unwrap(args, kwargs)
+        return function(*args, **kwargs)
+
+    return python
 
 
 def _make_body(function: Callable[..., Any]) -> Callable[..., Any]:

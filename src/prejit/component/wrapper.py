@@ -97,8 +97,11 @@ class Component(Generic[P, R]):
             >>> prejit.component(lambda x: x * 2).trace(jax.ShapeDtypeStruct((3,), "float32")).out_info.shape
             (3,)
         """
-        ahead = self._ahead(args, kwargs)
-        return self._core.plain.trace(*args, **kwargs) if ahead is None else self._core.dispatch().trace(*ahead)
+        core = self._core
+        spelled = core.binder.wrap(args, kwargs)
+        if spelled is None:
+            return core.plain.trace(*args, **kwargs)  # JAX reports the static value
+        return core.dispatch().trace(*core.normalize(*spelled))
 
     @tracing.api_boundary
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -118,10 +121,11 @@ class Component(Generic[P, R]):
             >>> float(compiled(jax.numpy.float32(3)))
             6.0
         """
-        ahead = self._ahead(args, kwargs)
-        if ahead is None or not is_enabled():
-            return self._core.plain.lower(*args, **kwargs).compile()
-        return self._core.dispatch().compile(*ahead)
+        core = self._core
+        spelled, bound = core.binder.wrap(args, kwargs), core.binder.bind(args, kwargs)
+        if spelled is None or bound is None or not is_enabled():
+            return core.plain.lower(*args, **kwargs).compile()
+        return core.dispatch().compile(*core.normalize(*bound), core.normalize(*spelled))
 
     @tracing.api_boundary
     def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -135,8 +139,9 @@ class Component(Generic[P, R]):
         Raises:
             KeyingError: The call can't be stored; the reason says why.
         """
-        ahead = self._ahead(args, kwargs)
-        return self._core.dispatch().key_for(*(ahead or (args, kwargs)))
+        core = self._core
+        bound = core.binder.bind(args, kwargs)
+        return core.dispatch().key_for(*((args, kwargs) if bound is None else core.normalize(*bound)))
 
     def cache_info(self) -> CacheInfo:
         """Count what this component did in this process."""
@@ -149,10 +154,6 @@ class Component(Generic[P, R]):
         self._core.forget()
         self._core.tally.clear()
         self._core.seen_keys.clear()
-
-    def _ahead(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        bound = self._core.binder.bind(args, kwargs)
-        return None if bound is None else self._core.normalize(*bound)
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> "Component[P, R]": ...

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from prejit.signature.statics import Static
 
-__all__ = ["Binder", "unwrap"]
+__all__ = ["Binder", "unwrap", "without_statics"]
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -68,8 +68,12 @@ class Binder:
         Returns:
             Arguments and keyword arguments; None when a static value is not hashable, which is for JAX to report.
         """
-        if self._is_respelling and (kwargs or (self._defaults and len(args) < len(self._names))):
+        if self._is_respelling and (kwargs or self._defaults):
             args, kwargs = self._respelled(args, kwargs)
+        return self.wrap(args, kwargs)
+
+    def wrap(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Return the call as it is spelled, with static values wrapped; None when one of them is not hashable."""
         if not self.has_statics:
             return args, kwargs
         try:
@@ -109,6 +113,11 @@ def unwrap(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
     """Take the static values out of their wrappers again."""
     plain = tuple([a.value if type(a) is Static else a for a in args])
     return plain, {k: v.value if type(v) is Static else v for k, v in kwargs.items()} if kwargs else kwargs
+
+
+def without_statics(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Leave the wrapped static values out, as a compiled stage takes its call."""
+    return tuple([a for a in args if type(a) is not Static]), {k: v for k, v in kwargs.items() if type(v) is not Static}
 
 
 _MAX_RECENT = 512

@@ -249,7 +249,7 @@ class NamedJob:
         """Compare what was stored with what is here."""
         ours, theirs = self._content, meta["function"]
         if ours is not None and theirs is not None and ours != theirs:
-            warn_of_reuse(dict(self._explicit)["key"], "the one that is stored", stacklevel=2)
+            warn_of_reuse(dict(self._explicit)["key"], "the one that is stored")
 
     def key(self, kind: Kind) -> ComponentKey:
         """Build the key of the executable or the module."""

@@ -125,8 +125,7 @@ def _record(job: Job, key: ComponentKey, outcome: Outcome, reason: str) -> None:
 
 
 def _prepared(job: Job, key: ComponentKey, loaded: Loaded) -> Prepared:
-    consts = job.consts()
-    placed = tuple(loaded.executable.shard_const_args(consts)) if consts else ()
+    placed = executables.place_constants(loaded.executable, job.consts())
     return Prepared(key, loaded, placed, job.out_tree(loaded.meta))
 
 

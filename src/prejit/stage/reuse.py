@@ -1,5 +1,7 @@
 """Two bodies under one key: found by comparing the functions' content, in a process and across processes."""
 
+import os
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +10,8 @@ from prejit.errors import KeyingError, KeyReuse
 from prejit.key import fingerprint
 
 __all__ = ["content_of", "warn_of_reuse"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def content_of(function: Callable[..., Any]) -> str | None:
@@ -18,11 +22,18 @@ def content_of(function: Callable[..., Any]) -> str | None:
         return None
 
 
-def warn_of_reuse(key: str, runs: str, stacklevel: int) -> None:
-    """Warn that a key names two functions."""
+def warn_of_reuse(key: str, runs: str) -> None:
+    """Warn that a key names two functions, at the line of the user's that led here."""
     warnings.warn(
         f"two functions share the key {key!r} and their bodies differ: {runs} runs for both\n"
         "hint: give one of them another key, or change version= with the body",
         KeyReuse,
-        stacklevel=stacklevel,
+        stacklevel=_levels_to_user(),
     )
+
+
+def _levels_to_user() -> int:
+    levels, frame = 1, sys._getframe(1)  # `warn_of_reuse` is level 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        levels, frame = levels + 1, frame.f_back
+    return levels
