@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 Mark = Literal["jax", "prejit"]
 
@@ -86,7 +86,8 @@ def train(job: Job) -> Run:
     else:
         if job.cache_dir is not None:
             jax.config.update("jax_compilation_cache_dir", job.cache_dir)
-        step = jax.jit(model.make_train_step(layer, optimizer), donate_argnums=(0, 1))
+        jitted = jax.jit(model.make_train_step(layer, optimizer), donate_argnums=(0, 1))
+        step = cast("Callable[..., Any]", jitted)
     recorder = StageRecorder()
     recorder.start()
     imported_s = time.monotonic()
@@ -98,7 +99,8 @@ def train(job: Job) -> Run:
     set_up_s = time.monotonic()
 
     counters_before = read_counters()
-    params, state, loss = jax.block_until_ready(step(params, state, next(batches)))
+    params, state, loss = step(params, state, next(batches))
+    jax.block_until_ready((params, state, loss))
     stepped_s = time.monotonic()
     counters_after = read_counters()
 
