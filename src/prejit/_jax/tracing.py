@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 from jax._src import config as jax_config
-from jax._src import core, pjit, traceback_util
+from jax._src import core, dispatch, pjit, traceback_util
 from jax._src.array import ArrayImpl
 
 api_boundary = traceback_util.api_boundary
@@ -41,6 +41,13 @@ Tracer = core.Tracer
 trace_context: Callable[[], Any] = jax_config.trace_context
 call_type: Callable[[Any], Any] = pjit.convert_to_metaty
 """Describe one argument as dispatch sees it: aval, sharding, layout, committed or not; hashable."""
+
+
+def check_argument(value: Any) -> None:
+    """Raise TypeError for a value that is no array and for a spec that stands for one."""
+    dispatch.check_arg(value)
+    if isinstance(value, jax.ShapeDtypeStruct):
+        raise TypeError("expected an array, got a ShapeDtypeStruct")
 
 
 def is_top_level() -> bool:
@@ -192,6 +199,7 @@ __all__ = [
     "api_boundary",
     "aval_of",
     "call_type",
+    "check_argument",
     "default_device",
     "devices_of",
     "flatten",

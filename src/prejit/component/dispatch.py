@@ -100,6 +100,8 @@ class Dispatch:
         return self._calls.get(kind)
 
     def _kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+        for leaf in leaves:
+            tracing.check_argument(leaf)
         types = tuple([tracing.call_type(leaf) for leaf in leaves])
         return jax.tree_util.tree_structure((args, kwargs)), types, tracing.trace_context()
 
@@ -181,7 +183,7 @@ class Dispatch:
             if prepared is None:
                 return self.jitted.lower(*spelled[0], **spelled[1]).compile()
             traced = self.jitted.trace(*args, **kwargs)
-            call = jax.tree_util.tree_structure(without_statics(*spelled))
+            _, call = tracing.flatten(without_statics(*spelled))
             return executables.as_compiled(prepared.loaded.executable, prepared.const_args, traced, call)
 
     def key_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ComponentKey":

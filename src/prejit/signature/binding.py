@@ -40,7 +40,7 @@ class Binder:
             is_respelling
             and not (numbers and names)
             and all(n >= 0 for n in numbers)
-            and declared == _parameters(function, follow_wrapped=False)
+            and _shape(declared) == _shape(_parameters(function, follow_wrapped=False))
         )
         # As JAX does: the one is derived from the other when just one is given.
         by_either = [(n, p) for n, p in enumerate(declared) if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
@@ -137,6 +137,10 @@ def wrapped(value: Any) -> Static:
             found = _recent[kind, value] = Static(value)
         return found
     return value if kind is Static else Static(value)
+
+
+def _shape(parameters: list[inspect.Parameter]) -> list[tuple[str, Any]]:
+    return [(p.name, p.kind) for p in parameters]  # without the defaults, which may be arrays
 
 
 def _parameters(function: Callable[..., Any], *, follow_wrapped: bool) -> list[inspect.Parameter]:

@@ -5,6 +5,7 @@ types are part of values, also inside tuples, frozen sets, named tuples and froz
 """
 
 import dataclasses
+import functools
 from typing import Any, cast
 
 import jax
@@ -41,9 +42,16 @@ def exact_token(value: Any) -> Any:
     return kind, value
 
 
+@functools.lru_cache(maxsize=256)
 def _has_generated_equality(kind: type) -> bool:
+    """Say whether a frozen dataclass compares by its fields, as generated, and not in a way of its own."""
     params = getattr(kind, "__dataclass_params__", None)
-    return params is not None and params.eq and params.frozen and kind.__eq__.__qualname__.endswith("__eq__")
+    own = getattr(kind.__dict__.get("__eq__"), "__code__", None)
+    if params is None or own is None or not (params.eq and params.frozen):
+        return False
+    names = [field.name for field in dataclasses.fields(kind) if field.compare]
+    generated = dataclasses.make_dataclass("Reference", names, frozen=True).__eq__.__code__
+    return (own.co_code, own.co_names) == (generated.co_code, generated.co_names)
 
 
 class Static:

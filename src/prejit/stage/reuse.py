@@ -1,7 +1,7 @@
 """Two bodies under one key: found by comparing the functions' content, in a process and across processes."""
 
+import inspect
 import os
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,8 @@ def warn_of_reuse(key: str, runs: str) -> None:
 
 
 def _levels_to_user() -> int:
-    levels, frame = 1, sys._getframe(1)  # `warn_of_reuse` is level 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    frame = inspect.currentframe()
+    levels = 0  # `warn_of_reuse`, which asks, is level 1
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         levels, frame = levels + 1, frame.f_back
     return levels

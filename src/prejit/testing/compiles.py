@@ -79,7 +79,7 @@ def count_compiles() -> Generator[CompileCounts]:
         if event == _CACHE_HIT:
             thread.is_cached = True
 
-    def on_duration(event: str, _seconds: float, **named: str | int) -> None:
+    def on_duration(event: str, duration_secs: float, **kwargs: str | int) -> None:
         names = lists.get(event)
         if names is None:
             return
@@ -87,7 +87,7 @@ def count_compiles() -> Generator[CompileCounts]:
             # JAX times a compile and a load from a cache under one event; the hit was announced just before.
             thread.is_cached = False
             names = counts.cached
-        names.append(str(named.get("fun_name", "")))
+        names.append(str(kwargs.get("fun_name", "")))
 
     monitoring.register_event_listener(on_event)
     monitoring.register_event_duration_secs_listener(on_duration)
