@@ -3,14 +3,14 @@
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextvars import ContextVar
 
 from prejit.config import Settings, settings
 from prejit.store.forks import renew_after_fork
-from prejit.store.store import EventHook, Store
+from prejit.store.store import Store
 
-__all__ = ["get_store", "set_event_hook", "use_store"]
+__all__ = ["get_store", "use_store"]
 
 # Enough for a program that switches between a few directories by `override`; an older one only loses its memory tier.
 _MOST_STORES = 8
@@ -22,7 +22,6 @@ class _Stores:
     """Keep the stores that the settings described lately."""
 
     def __init__(self) -> None:
-        self.hook: EventHook | None = None
         self._by_settings: OrderedDict[tuple[object, ...], Store] = OrderedDict()
         self._lock = threading.Lock()
         renew_after_fork(self)
@@ -44,17 +43,12 @@ class _Stores:
                     memory_max_size=current.memory_max_size_bytes,
                     read_only=current.read_only,
                     strict=current.strict,
-                    on_event=self._tell,
                 )
                 if len(self._by_settings) > _MOST_STORES:
                     _, oldest = self._by_settings.popitem(last=False)
                     oldest.flush()
             self._by_settings.move_to_end(key)
             return store
-
-    def _tell(self, name: str, key: str, fields: Mapping[str, object]) -> None:
-        if self.hook is not None:
-            self.hook(name, key, fields)
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
@@ -96,15 +90,3 @@ def use_store(store: Store) -> Generator[Store]:
         yield store
     finally:
         _here.reset(token)
-
-
-def set_event_hook(hook: EventHook | None) -> None:
-    """Have the events of every store that the settings describe told to one hook.
-
-    Args:
-        hook: Takes name, key and fields of each event; None stops it.
-
-    Example:
-        >>> set_event_hook(None)
-    """
-    _stores.hook = hook

@@ -49,6 +49,27 @@ class EventHook(Protocol):
         ...
 
 
+class _Hooks:
+    """Hold the hook that is told the events of every store."""
+
+    everywhere: EventHook | None = None
+
+
+_hooks = _Hooks()
+
+
+def set_event_hook(hook: EventHook | None) -> None:
+    """Have the events of every store in this process told to one hook, besides each store's own.
+
+    Args:
+        hook: Takes name, key and fields of each event; None stops it.
+
+    Example:
+        >>> set_event_hook(None)
+    """
+    _hooks.everywhere = hook
+
+
 def _digest(key: str | Keyed) -> str:
     digest = key if isinstance(key, str) else key.digest
     if not is_digest(digest):
@@ -465,8 +486,9 @@ class Store:
             self._counts[name] += 1
 
     def _emit(self, name: str, key: str, **fields: object) -> None:
-        if self._on_event is not None:
-            self._on_event(name, key, fields)
+        for hook in (self._on_event, _hooks.everywhere):
+            if hook is not None:
+                hook(name, key, fields)
 
 
 def _described(stored: Stored, uses: Mapping[str, Use]) -> EntryInfo | None:
