@@ -1,7 +1,7 @@
 """What `link="outline"` gives: a transformer of many layers, forward and backward, each way in a fresh process.
 
 The layer is a component inside a `jax.jit` program; "inline" is what XLA makes of one module, "outline" keeps the
-layer apart for XLA. "jax.jit" is the same program with an inner `jax.jit` and no prejit.
+layer apart for XLA, "auto" decides by the body. "jax.jit" is the same program with an inner `jax.jit` and no prejit.
 """
 
 import json
@@ -14,12 +14,12 @@ from typing import Any
 import harness
 
 WAYS = ("jax.jit", "inline", "outline", "auto")
-SHAPES = ((4, 64, 32), (24, 128, 64), (24, 256, 128))
-"""Layers, width, context; the first for `--quick`."""
+SHAPES = ((4, 64, 32, "rms"), (24, 128, 64, "rms"), (24, 128, 64, "layer"))
+"""Layers, width, context, normalization; the first for `--quick`."""
 HEADS, BATCH = 4, 8
 
 
-def measure(way: str, nr_layers: int, width: int, context: int, nr_steps: int) -> dict[str, Any]:
+def measure(way: str, nr_layers: int, width: int, context: int, norm: str, nr_steps: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
@@ -28,7 +28,7 @@ def measure(way: str, nr_layers: int, width: int, context: int, nr_steps: int) -
     from prejit.cli.demo.sizes import Size
 
     size = Size(nr_layers=nr_layers, width=width, nr_heads=HEADS, context=context, batch=BATCH)
-    layer = model.make_layer(HEADS)
+    layer = model.make_layer(HEADS, model.normalize_layer) if norm == "layer" else model.make_layer(HEADS)
     with tempfile.TemporaryDirectory() as folder:
         # Importing prejit backs every jax.jit by its store: here each way is to compile.
         prejit.configure(cache_dir=folder, eager_cache=False)
@@ -63,13 +63,13 @@ def main() -> None:
     nr_steps, repeats = (3, 1) if options.quick else (10, 3)
     rows: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}
-    for nr_layers, width, context in SHAPES[:1] if options.quick else SHAPES[1:]:
+    for nr_layers, width, context, norm in SHAPES[:1] if options.quick else SHAPES[1:]:
         seen: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
-        shape = {"nr_layers": nr_layers, "width": width, "context": context}
+        shape = {"nr_layers": nr_layers, "width": width, "context": context, "norm": norm}
         for _ in range(repeats):
             for way, runs in seen.items():
                 runs.append(harness.run_fresh(Path(__file__), {"way": way, **shape, "nr_steps": nr_steps}))
-        name = f"{nr_layers} layers, width {width}, context {context}"
+        name = f"{nr_layers} layers, {norm} norm, width {width}, context {context}"
         rows += [make_row(name, way, runs, seen["jax.jit"]) for way, runs in seen.items()]
         raw[name] = seen
     title = f"value_and_grad over layers (medians of {repeats})"

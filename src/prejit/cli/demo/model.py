@@ -57,19 +57,25 @@ def _normalize(x: jax.Array, scale: jax.Array) -> jax.Array:
     return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6) * scale
 
 
-def make_layer(nr_heads: int) -> Layer:
+def normalize_layer(x: jax.Array, scale: jax.Array) -> jax.Array:
+    """Normalize by mean and variance, as most transformers do."""
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + 1e-6) * scale
+
+
+def make_layer(nr_heads: int, normalize: Callable[[jax.Array, jax.Array], jax.Array] = _normalize) -> Layer:
     """Return one transformer layer as a function of its parameters and its input."""
 
     def layer(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
         batch, context, width = x.shape
         heads = (batch, context, nr_heads, width // nr_heads)
-        q, k, v = jnp.split(_normalize(x, params["norm_1"]) @ params["qkv"], 3, axis=-1)
+        q, k, v = jnp.split(normalize(x, params["norm_1"]) @ params["qkv"], 3, axis=-1)
         q, k, v = q.reshape(heads), k.reshape(heads), v.reshape(heads)
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / jnp.sqrt(heads[-1])
         seen = jnp.tril(jnp.ones((context, context), dtype=bool))
         weights = jax.nn.softmax(jnp.where(seen, scores, -1e9), axis=-1)
         x = x + jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(batch, context, width) @ params["out"]
-        return x + jax.nn.gelu(_normalize(x, params["norm_2"]) @ params["up"]) @ params["down"]
+        return x + jax.nn.gelu(normalize(x, params["norm_2"]) @ params["up"]) @ params["down"]
 
     return layer
 
