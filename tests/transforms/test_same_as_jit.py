@@ -157,17 +157,17 @@ def grad_through_cond(g, case):
     return jax.jit(jax.grad(total, tuple(n + 1 for n in case.argnums)))(True, *case.args)
 
 
-def _checkpointed(policy):
+def _checkpointed(policy, name):
     def stack(g, case):
         return jax.grad(jax.checkpoint(loss(g), policy=policy), case.argnums)(*case.args)
 
-    stack.__name__ = f"checkpoint_{policy.__name__}" if policy else "checkpoint"
+    stack.__name__ = name
     return stack
 
 
-checkpoint = _checkpointed(None)
-checkpoint_dots = _checkpointed(POLICIES.dots_saveable)
-checkpoint_everything = _checkpointed(POLICIES.everything_saveable)
+checkpoint = _checkpointed(None, "checkpoint")
+checkpoint_dots = _checkpointed(POLICIES.dots_saveable, "checkpoint_dots")
+checkpoint_everything = _checkpointed(POLICIES.everything_saveable, "checkpoint_everything")
 
 REVERSE_MODE = [grad, value_and_grad_has_aux, vjp, grad_of_vmap, vmap_of_grad, grad_through_scan, grad_through_cond,
                 checkpoint, checkpoint_dots, checkpoint_everything]  # fmt: skip

@@ -62,7 +62,7 @@ def test_a_donated_array_reuses_its_memory():
     out = component(x)
     assert out.unsafe_buffer_pointer() == before
     assert x.is_deleted()
-    with pytest.raises((RuntimeError, ValueError), match="deleted or donated"):
+    with pytest.raises((RuntimeError, ValueError), match="deleted"):
         component(x)
 
 
