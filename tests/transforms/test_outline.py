@@ -31,7 +31,19 @@ def layers(g, count):
     return loss
 
 
-@pytest.mark.parametrize("link", ["outline", "separate", "auto"])
+def normalized(x):
+    mean = jnp.mean(x, axis=-1, keepdims=True)
+    spread = jnp.mean((x - mean) ** 2, axis=-1, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt(spread + 1e-5)
+
+
+def transformer_layer(x, w):
+    """Add to what comes in, and normalize it by mean and variance: what XLA fuses again and again."""
+    x = x + jax.nn.softmax(normalized(x) @ w["in"]) @ w["out"]
+    return x + jnp.tanh(normalized(x) @ w["in"]) @ w["out"]
+
+
+@pytest.mark.parametrize("link", ["outline", "separate"])
 def test_a_large_body_is_a_marked_call_once_for_each_call(link):
     layer = prejit.component(LAYER.function, link=link)
     text = jax.jit(layers(layer, 3)).lower(*LAYER.args).as_text()
@@ -56,6 +68,20 @@ def test_inline_marks_nothing():
     layer = prejit.component(LAYER.function, link="inline")
     for program in (layers(layer, 2), jax.grad(layers(layer, 2))):
         assert outlined_calls(jax.jit(program).lower(*LAYER.args).as_text()) == 0
+
+
+def test_auto_keeps_a_transformer_layer_apart_and_leaves_a_large_body_of_another_shape_whole():
+    layer = prejit.component(transformer_layer)
+    assert outlined_calls(jax.jit(layers(layer, 3)).lower(*LAYER.args).as_text()) == 3
+    assert outlined_calls(jax.jit(jax.grad(layers(layer, 3))).lower(*LAYER.args).as_text()) == 6
+
+    def long(x):
+        for _ in range(40):
+            x = jnp.sin(x) * 2
+        return x
+
+    chain = prejit.component(long)
+    assert outlined_calls(jax.jit(lambda x: chain(x) + 1).lower(1.0).as_text()) == 0
 
 
 def test_auto_leaves_a_small_body_alone():
@@ -104,9 +130,9 @@ def test_eager_operations_around_an_outlined_call_are_not_marked():
 
 
 def test_gradients_of_outlined_layers_are_those_of_jit():
-    want = jax.jit(jax.value_and_grad(layers(jax.jit(LAYER.function), 3), (0, 1)))(*LAYER.args)
+    want = jax.jit(jax.value_and_grad(layers(jax.jit(transformer_layer), 3), (0, 1)))(*LAYER.args)
     for link in ("outline", "inline", "auto", "separate"):
-        layer = prejit.component(LAYER.function, link=link)
+        layer = prejit.component(transformer_layer, link=link)
         got = jax.jit(jax.value_and_grad(layers(layer, 3), (0, 1)))(*LAYER.args)
         assert_same(got, want, is_exact=False)
         unjitted = jax.value_and_grad(layers(layer, 3), (0, 1))(*LAYER.args)
