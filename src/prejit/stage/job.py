@@ -6,6 +6,7 @@ and is traced only when its executable is nowhere to be had.
 
 import functools
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
@@ -14,6 +15,7 @@ from prejit._jax.shardings import placement_token
 from prejit.config import settings
 from prejit.errors import KeyingError
 from prejit.key import ComponentKey, Ingredient, environment_ingredients, fingerprint, program_digest, treedef_token
+from prejit.key.values import value_token
 from prejit.signature import trees
 from prejit.signature.describe import aval_text
 from prejit.signature.statics import Static
@@ -137,7 +139,17 @@ class TracedJob:
             reason = executables.why_not_storable(lowered)
             if reason is not None:
                 raise KeyingError(str(error), reason=reason) from error
-            return (Ingredient("module", hashlib.sha256(executables.module_text(lowered)).hexdigest()),)
+            return (Ingredient("module", self._module_digest(lowered)),)
+
+    def _module_digest(self, lowered: Any) -> str:
+        """Digest a lowered module with what its text leaves out: which arguments it uses, how it is placed, its types.
+
+        The text has no arguments that are unused, and no weak types.
+        """
+        around = {name: value for name, value in executables.describe_lowered(lowered).items() if name != "name"}
+        parts = [executables.module_text(lowered), json.dumps(around, sort_keys=True).encode()]
+        parts += [value_token(aval) for aval in (*self.in_avals, *self.program.out_avals)]
+        return hashlib.sha256(b"".join(b"%d:" % len(part) + part for part in parts)).hexdigest()
 
     def arguments(self, meta: dict[str, Any] | None) -> dict[str, Any]:
         """Return what loading or compiling needs of the call."""
