@@ -115,8 +115,12 @@ def _is_specified(intermediate: Any) -> bool:
     return not isinstance(sharding, UnspecifiedValue)
 
 
-def describe_lowered(lowered: Any) -> dict[str, Any]:
+def describe_lowered(lowered: Any, device: Any) -> dict[str, Any]:
     """Return as plain data what compiling the module needs besides the module.
+
+    Args:
+        lowered: The lowered program.
+        device: Where the call's arguments are.
 
     Raises:
         KeyingError: A sharding or layout has no description.
@@ -126,6 +130,7 @@ def describe_lowered(lowered: Any) -> dict[str, Any]:
     return {
         "name": lowered._lowering._name,
         "devices": [device_index(d) for d in devices],
+        "is_fixed": len(devices) == 1 and devices[0] != device,
         "committed": bool(arguments["committed"]),
         "kept_var_idx": sorted(arguments["kept_var_idx"]),
         "in_shardings": [describe_sharding(s) for s in arguments["in_shardings"]],
@@ -137,8 +142,13 @@ def describe_lowered(lowered: Any) -> dict[str, Any]:
     }
 
 
-def describe_compiled(executable: Any, targets: Sequence[str]) -> dict[str, Any]:
+def describe_compiled(executable: Any, targets: Sequence[str], device: Any) -> dict[str, Any]:
     """Return as plain data what loading the executable needs besides its bytes.
+
+    Args:
+        executable: The executable.
+        targets: Its custom calls.
+        device: Where the call's arguments are.
 
     Raises:
         KeyingError: A sharding or layout has no description, or the executable is of a kind that has none.
@@ -152,6 +162,7 @@ def describe_compiled(executable: Any, targets: Sequence[str]) -> dict[str, Any]
     return {
         "name": unloaded.name,
         "devices": [device_index(d) for d in unloaded.device_list],
+        "is_fixed": len(unloaded.device_list) == 1 and unloaded.device_list[0] != device,
         "committed": bool(unloaded.committed),
         "kept_var_idx": sorted(unloaded.kept_var_idx),
         "in_shardings": [describe_sharding(s) for s in unloaded.input_shardings],
@@ -174,8 +185,11 @@ def executable_bytes(executable: Any) -> bytes:
 
 
 def _placed(meta: dict[str, Any], device: Any) -> list[Any]:
-    """Return the devices that an entry runs on: a single-device program goes where the call's arguments are."""
-    if len(meta["devices"]) == 1:
+    """Return the devices that an entry runs on.
+
+    A single-device program goes where the call's arguments are, unless it chose its device itself, in its body.
+    """
+    if len(meta["devices"]) == 1 and not meta["is_fixed"]:
         return [device]
     everything = device.client.devices()
     return [everything[i] for i in meta["devices"]]
@@ -278,7 +292,8 @@ def place_constants(executable: Any, consts: Sequence[Any]) -> tuple[Any, ...]:
     if not consts:
         return ()
     taken = [np.array(const, copy=True) if isinstance(const, np.ndarray) else const for const in consts]
-    return tuple(executable.shard_const_args(taken))
+    with jax.transfer_guard("allow"):  # the user moves no data here: under `jax.jit` there would be none to move
+        return tuple(executable.shard_const_args(taken))
 
 
 def as_compiled(executable: Any, const_args: Sequence[Any], traced: Any, call: Any) -> Any:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax._src import api, pjit
+from jax._src import api, core, pjit
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 
-__all__ = ["bind_outlined"]
+__all__ = ["bind_outlined", "can_outline"]
 
 
 class Inline(enum.Enum):
@@ -31,6 +31,33 @@ class Inline(enum.Enum):
 _APART: Any = getattr(getattr(api, "Inline", None), "XLA_LATE", Inline.APART)
 _lock = threading.Lock()
 _is_installed = _APART is not Inline.APART
+
+
+def can_outline(traced: Any) -> bool:
+    """Say whether XLA takes a call of this function apart from its surroundings.
+
+    From JAX 0.11 on its partitioner fails on such a call when several devices are involved: a mesh in the types, in the
+    body or around the call.
+    """
+    if _APART is Inline.APART:
+        return True
+    if core.get_axis_env().axis_sizes or not jax.sharding.get_abstract_mesh().empty:
+        return False
+    closed = traced.jaxpr
+    typed = [aval for aval in (*closed.in_avals, *closed.out_avals) if isinstance(aval, core.ShapedArray)]
+    return all(aval.sharding.mesh.empty for aval in typed) and not _has_mesh(getattr(closed, "jaxpr", closed))
+
+
+def _has_mesh(jaxpr: Any) -> bool:
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("shard_map", "sharding_constraint", "reshard", "mesh_cast", "pmap"):
+            return True
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, tuple) else (value,):
+                body = getattr(inner, "jaxpr", inner)
+                if hasattr(body, "eqns") and _has_mesh(body):
+                    return True
+    return False
 
 
 def bind_outlined(traced: Any, flat: Sequence[Any]) -> Any:

@@ -97,7 +97,7 @@ def sharding_from(description: Description, devices: list[Any]) -> Any:
 
     Args:
         description: What `describe_sharding` returned.
-        devices: The devices that the executable runs on; a single-device sharding is placed on the first one.
+        devices: The devices that the executable runs on; shardings over one device are placed on the first one.
     """
     kind = description["kind"]
     if kind == "unspecified":
@@ -106,7 +106,8 @@ def sharding_from(description: Description, devices: list[Any]) -> Any:
     if kind == "single":
         return make_single_device_sharding(devices[0], memory_kind=memory_kind)
     everything = devices[0].client.devices()
-    chosen = [everything[i] for i in description["devices"]]
+    # A program for one device goes where it is placed now, also where its shardings name a mesh.
+    chosen = devices if len(devices) == 1 else [everything[i] for i in description["devices"]]
     if kind == "named":
         mesh = Mesh(
             np.array(chosen, dtype=object).reshape(description["shape"]),
@@ -160,9 +161,9 @@ def placement_token(value: Any) -> str:
         return ""
     layout = getattr(getattr(value, "format", None), "layout", None)
     text = "" if layout is None or layout is AutoLayout else _layout_text(layout, value)
-    if len(sharding.device_set) == 1:
-        return f"@device:{sharding.memory_kind}{text}"
     described = describe_sharding(sharding)
+    if len(sharding.device_set) == 1:
+        described.pop("devices", None)  # which device it is decides where the executable is loaded, not what it is
     return "@" + ",".join(f"{name}={described[name]}" for name in sorted(described)) + text
 
 

@@ -140,7 +140,10 @@ def lower_with_arguments(program: TracedProgram, hoisted: Sequence[int], flat: S
 
     hoisting.__name__ = hoisting.__qualname__ = program.name
     donated = tuple(len(hoisted) + i for i, is_donated in enumerate(program.donated) if is_donated)
-    return jax.jit(hoisting, donate_argnums=donated).lower(*[program.consts[i] for i in hoisted], *flat)
+    # By type only: where a constant happens to be has no say in where a program runs.
+    types = [aval_of(program.consts[i]) for i in hoisted]
+    specs = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
+    return jax.jit(hoisting, donate_argnums=donated).lower(*specs, *flat)
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
@@ -153,9 +156,12 @@ def unnamed_arguments(name: str, number: int) -> Any:
     return core.DebugInfo("jit", name, tuple([f"argument {n}" for n in range(number)]), None)
 
 
-def size_bytes(value: Any) -> int:
-    """Return the size of a constant's data; 0 for what is not an array."""
-    return int(getattr(value, "nbytes", 0))
+def hoistable_bytes(const: Any) -> int:
+    """Return the size of a constant that can be an argument; 0 for no array and for one on several devices."""
+    sharding = getattr(const, "sharding", None)
+    if sharding is not None and len(sharding.device_set) > 1:
+        return 0
+    return int(getattr(const, "nbytes", 0))
 
 
 def aval_of(value: Any) -> Any:
@@ -205,12 +211,12 @@ __all__ = [
     "flatten",
     "has_mixed_devices",
     "hide_frames",
+    "hoistable_bytes",
     "is_jit_disabled",
     "is_top_level",
     "lower_with_arguments",
     "needs_plain_jit",
     "open_traced",
-    "size_bytes",
     "trace_context",
     "unnamed_arguments",
 ]

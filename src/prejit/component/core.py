@@ -98,6 +98,12 @@ class Core:
         for dispatch in list(self._dispatches.values()):
             dispatch.forget()
 
+    def start_afresh(self) -> None:
+        """Drop the traces too, so that the next call sees the function as it is then."""
+        self.forget()
+        self._dispatches.clear()
+        self.last = (None, None)
+
     def explicit_identity(self) -> tuple[tuple[str, str], ...]:
         """Return the ingredients that the user gave."""
         options = self.options

@@ -144,7 +144,7 @@ class Dispatch:
 
     def call_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Put the call into the trace that is under way, as a call of a jitted function."""
-        from prejit._jax.outline import bind_outlined
+        from prejit._jax.outline import bind_outlined, can_outline
         from prejit.component.policy import is_outlined
 
         link = self.core.options.link
@@ -153,7 +153,7 @@ class Dispatch:
         if link == "inline":
             return self.jitted(*args, **kwargs)
         traced = self.jitted.trace(*args, **kwargs)
-        if link == "auto" and not is_outlined(traced.jaxpr):
+        if not can_outline(traced) or (link == "auto" and not is_outlined(traced.jaxpr)):
             return self.jitted(*args, **kwargs)
         return bind_outlined(traced, leaves)
 

@@ -31,8 +31,12 @@ _known: "weakref.WeakKeyDictionary[Any, bool]" = weakref.WeakKeyDictionary()
 
 
 def is_outlined(closed_jaxpr: Any) -> bool:
-    """Say whether `link="auto"` keeps a call apart. On platforms other than CPU the module stays whole, unmeasured."""
-    if jax.default_backend() != "cpu":
+    """Say whether `link="auto"` keeps a call apart.
+
+    On platforms other than CPU, and where there are several devices, the module stays whole: that is not measured, and
+    a cut would stop the propagation of shardings.
+    """
+    if jax.default_backend() != "cpu" or jax.device_count() > 1:
         return False
     found = _known.get(closed_jaxpr)
     if found is None:

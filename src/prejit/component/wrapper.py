@@ -150,8 +150,8 @@ class Component(Generic[P, R]):
         return CacheInfo(*[core.tally.get(name) for name in names], entries=len(core.seen_keys))
 
     def cache_clear(self) -> None:
-        """Forget what is in memory for this component, counts included; the store keeps its entries."""
-        self._core.forget()
+        """Forget traces, executables and counts of this component; the store keeps its entries."""
+        self._core.start_afresh()
         self._core.tally.clear()
         self._core.seen_keys.clear()
 

@@ -1,8 +1,9 @@
 """Leaves that are not arrays, inside registered classes: static by content, on the way in and on the way out.
 
 An equinox module holds activation functions and strings among its leaves; `jax.jit` refuses it. A leaf that is not an
-array and sits below a node of a class that someone registered is made part of the tree's structure for the call. In
-lists, tuples, dictionaries and as an argument of its own, such a leaf is the mistake that `jax.jit` reports.
+array and sits below a node of a class that someone registered is made part of the tree's structure for the call, if it
+is hashable. In lists, tuples, dictionaries and as an argument of its own, such a leaf is the mistake that `jax.jit`
+reports.
 """
 
 from collections import OrderedDict, defaultdict
@@ -38,7 +39,7 @@ class _Structure:
     def __init__(self, treedef: Any, leaves: tuple[Any, ...]) -> None:
         self.treedef = treedef
         self.leaves = leaves  # _HOLE where an array goes
-        self._token = (treedef, tuple([_leaf_token(leaf) for leaf in leaves]))
+        self._token = (treedef, tuple([exact_token(leaf) for leaf in leaves]))
 
     def __hash__(self) -> int:
         return hash(self._token)
@@ -56,28 +57,6 @@ class _Hole:
 
 
 _HOLE = _Hole()
-
-
-def _leaf_token(leaf: Any) -> Any:
-    try:
-        return exact_token(leaf)
-    except TypeError:
-        return _ByIdentity(leaf)
-
-
-class _ByIdentity:
-    """Compare an unhashable leaf by identity; it is kept alive, so its identity is not given to another object."""
-
-    __slots__ = ("leaf",)
-
-    def __init__(self, leaf: Any) -> None:
-        self.leaf = leaf
-
-    def __hash__(self) -> int:
-        return id(self.leaf)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and self.leaf is other.leaf
 
 
 class Boxed:
@@ -126,5 +105,8 @@ def _box_node(node: Any) -> Any:
     if not has_static_leaves(leaves):
         return node
     arrays = [leaf for leaf in leaves if is_array_like(leaf)]
-    structure = _Structure(treedef, tuple([_HOLE if is_array_like(leaf) else leaf for leaf in leaves]))
+    try:
+        structure = _Structure(treedef, tuple([_HOLE if is_array_like(leaf) else leaf for leaf in leaves]))
+    except TypeError:
+        return node  # a leaf that is not hashable can't be told from another one: JAX reports it
     return Boxed(arrays, structure)

@@ -6,6 +6,7 @@ types are part of values, also inside tuples, frozen sets, named tuples and froz
 
 import dataclasses
 import functools
+import struct
 from typing import Any, cast
 
 import jax
@@ -26,16 +27,16 @@ def exact_token(value: Any) -> Any:
     if kind in _PLAIN:
         return kind, value
     if kind is float:
-        return kind, value.hex()
+        return kind, struct.pack("d", value)
     if kind is complex:
-        return kind, value.real.hex(), value.imag.hex()
+        return kind, struct.pack("dd", value.real, value.imag)
     if isinstance(value, np.generic):
         return kind, value.dtype, value.tobytes()
-    if isinstance(value, tuple):
+    if issubclass(kind, tuple) and kind.__eq__ is tuple.__eq__ and not getattr(value, "__dict__", None):
         return kind, tuple([exact_token(item) for item in cast("tuple[Any, ...]", value)])
     if kind is frozenset:
         return kind, frozenset([exact_token(item) for item in value])
-    if dataclasses.is_dataclass(value) and _has_generated_equality(kind):
+    if dataclasses.is_dataclass(kind) and _has_generated_equality(kind):
         fields = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
         return kind, tuple([exact_token(field) for field in fields])
     hash(value)

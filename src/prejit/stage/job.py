@@ -96,7 +96,7 @@ class TracedJob:
         self.device = self.devices[0]
         self.lowered: Any = None
         limit = settings().hoist_bytes
-        self.hoisted = tuple([i for i, const in enumerate(program.consts) if tracing.size_bytes(const) > limit])
+        self.hoisted = tuple([i for i, const in enumerate(program.consts) if tracing.hoistable_bytes(const) > limit])
 
     @functools.cached_property
     def in_avals(self) -> list[Any]:
@@ -146,7 +146,8 @@ class TracedJob:
 
         The text has no arguments that are unused, and no weak types.
         """
-        around = {name: value for name, value in executables.describe_lowered(lowered).items() if name != "name"}
+        around = executables.describe_lowered(lowered, self.device)
+        del around["name"]
         parts = [executables.module_text(lowered), json.dumps(around, sort_keys=True).encode()]
         parts += [value_token(aval) for aval in (*self.in_avals, *self.program.out_avals)]
         return hashlib.sha256(b"".join(b"%d:" % len(part) + part for part in parts)).hexdigest()

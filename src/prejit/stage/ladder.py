@@ -180,7 +180,7 @@ def _compile(job: Job, key: ComponentKey, store: Store) -> Loaded:
 
 def _publish_module(job: Job, key: ComponentKey, store: Store) -> None:
     try:
-        meta = {**executables.describe_lowered(job.lower()), **job.extra_meta()}
+        meta = {**executables.describe_lowered(job.lower(), job.device), **job.extra_meta()}
     except KeyingError:
         return
     if not meta["intermediate_shardings"]:
@@ -190,7 +190,7 @@ def _publish_module(job: Job, key: ComponentKey, store: Store) -> None:
 def _publish_executable(job: Job, key: ComponentKey, store: Store, executable: Any, extra: dict[str, Any],
                         targets: Sequence[str]) -> Loaded:  # fmt: skip
     try:
-        meta = {**executables.describe_compiled(executable, targets), **extra}
+        meta = {**executables.describe_compiled(executable, targets, job.device), **extra}
         data = executables.executable_bytes(executable)
     except PrejitError as error:
         events.logger.debug("%s: not stored: %s", job.name, error)
