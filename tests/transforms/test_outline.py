@@ -70,7 +70,11 @@ def test_inline_marks_nothing():
         assert outlined_calls(jax.jit(program).lower(*LAYER.args).as_text()) == 0
 
 
-def test_auto_keeps_a_transformer_layer_apart_and_leaves_a_large_body_of_another_shape_whole():
+def test_auto_keeps_a_transformer_layer_apart_and_leaves_a_large_body_of_another_shape_whole(monkeypatch):
+    assert jax.device_count() > 1
+    several = prejit.component(transformer_layer)
+    assert outlined_calls(jax.jit(layers(several, 3)).lower(*LAYER.args).as_text()) == 0, "a cut stops propagation"
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
     layer = prejit.component(transformer_layer)
     assert outlined_calls(jax.jit(layers(layer, 3)).lower(*LAYER.args).as_text()) == 3
     assert outlined_calls(jax.jit(jax.grad(layers(layer, 3))).lower(*LAYER.args).as_text()) == 6

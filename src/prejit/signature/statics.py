@@ -36,7 +36,7 @@ def exact_token(value: Any) -> Any:
         return kind, tuple([exact_token(item) for item in cast("tuple[Any, ...]", value)])
     if kind is frozenset:
         return kind, frozenset([exact_token(item) for item in value])
-    if dataclasses.is_dataclass(kind) and _has_generated_equality(kind):
+    if dataclasses.is_dataclass(value) and _has_generated_equality(cast("Any", kind)):
         fields = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
         return kind, tuple([exact_token(field) for field in fields])
     hash(value)
