@@ -22,7 +22,7 @@ test-long: $(VENV)/.for-dev
 
 # What must also hold on the newest JAX: .ci/run calls it with VENV=.venv-newest.
 test-core: $(VENV)/.for-test
-	$(PYTEST) -m "not slow and not long" $(wildcard tests/unit tests/property tests/process tests/transforms) $(ARGS)
+	$(PYTEST) -m "not slow and not long" $(wildcard tests/unit tests/property tests/process tests/transforms tests/cases tests/compat) $(ARGS)
 
 lint: $(VENV)/.for-dev
 	$(BIN)/ruff check .
