@@ -148,10 +148,11 @@ def counters() -> dict[str, int | float]:
     """Return what this process did so far.
 
     Returns:
-        `traces`, `lowerings`, `compiles`: JAX's own events, of the whole process; a compile that was answered from the
-        store is not one. `loads`: executables loaded from the store. `hits`, `misses`, `bypasses`, `stale`, `corrupt`,
-        `refused`: outcomes of the lookups of components. `eager_hits`, `eager_misses`, `eager_loads`,
-        `eager_compiles`: the same for modules that did not pass through prejit; `loads` and `compiles` include them.
+        `traces`, `lowerings`, `compiles`: JAX's own events, of the whole process; a compile that was answered from a
+        store is not one. `loads`: executables loaded from a store. `hits`, `misses`, `bypasses`: outcomes of the lookups
+        of components. `stale`, `corrupt`, `refused`: outcomes of all lookups. `eager_hits`, `eager_misses`,
+        `eager_loads`, `eager_compiles`: of modules that did not pass through prejit; `loads` and `compiles` include
+        them.
         `store_errors`: failed reads and writes. `*_seconds`: seconds spent, nested traces counted in their callers too.
 
     Example:
@@ -196,8 +197,8 @@ def record_lookup(lookup: Lookup) -> None:
         _process.add("eager_hits")
     else:
         _process.add("eager_misses")
-        if lookup.outcome != "miss":
-            _process.add(_OUTCOME_COUNTERS[lookup.outcome])
+        if lookup.outcome in ("stale", "corrupt", "refused"):
+            _process.add(lookup.outcome)
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug(
             "%s%s: %s%s%s",

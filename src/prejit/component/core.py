@@ -74,7 +74,7 @@ class Core:
         self._dispatches: dict[Any, Dispatch] = {}
         self._lock = threading.Lock()
         # The configuration seen last and its C++ dispatch: one comparison instead of a look-up in most calls.
-        self.last: tuple[Any, Any] = (None, None)
+        self.last: tuple[Any, Any, Dispatch | None] = (None, None, None)
         on_clear(self)
         _renew_lock_after_fork(self)
 
@@ -90,8 +90,13 @@ class Core:
                     if len(self._dispatches) >= _MAX_DISPATCHES:
                         self._dispatches.pop(next(iter(self._dispatches)))
                     found = self._dispatches[token] = Dispatch(self)
-        self.last = (token, found.call)
+        self.last = (token, found.call, found)
         return found
+
+    def entry(self, token: Any) -> tuple[Any, Any, Dispatch | None]:
+        """Return what `last` would hold for a configuration; the caller keeps it, and the dispatch, while it calls."""
+        found = self.dispatch(token)
+        return token, found.call, found
 
     def forget(self) -> None:
         """Drop everything that is in memory for this component; the next call looks it up again."""
@@ -102,7 +107,7 @@ class Core:
         """Drop the traces too, so that the next call sees the function as it is then."""
         self.forget()
         self._dispatches.clear()
-        self.last = (None, None)
+        self.last = (None, None, None)
 
     def explicit_identity(self) -> tuple[tuple[str, str], ...]:
         """Return the ingredients that the user gave."""
@@ -142,7 +147,9 @@ class Core:
                 return self.call_unusual(args, kwargs)
         token = dispatch_token()
         last = self.last
-        return (last[1] if last[0] == token else self.dispatch(token).call)(*args, **kwargs)
+        if last[0] != token:
+            last = self.entry(token)
+        return last[1](*args, **kwargs)
 
     def normalize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put leaves that are not arrays into the tree's structure, where that is allowed."""
@@ -159,7 +166,8 @@ class Core:
             args, kwargs = unwrap(args, kwargs)
             return self.function(*args, **kwargs)
         args, kwargs = self.normalize(args, kwargs)
-        return self.dispatch().call(*args, **kwargs)
+        dispatch = self.dispatch()  # held while it is called
+        return dispatch.call(*args, **kwargs)
 
 
 def _is_unusual_array(leaf: Any) -> bool:

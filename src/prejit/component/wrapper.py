@@ -76,7 +76,9 @@ class Component(Generic[P, R]):
                     return core.call_unusual(args, kwargs)
             token = dispatch_token()
             last = core.last
-            return (last[1] if last[0] == token else core.dispatch(token).call)(*args)
+            if last[0] != token:
+                last = core.entry(token)
+            return last[1](*args)
         except Exception as error:
             tracing.hide_frames(error)
             raise  # without an operand: it would add this frame again

@@ -36,13 +36,17 @@ class Flights:
         self._flights: dict[Hashable, _Flight] = {}
 
     @contextmanager
-    def enter(self, key: Hashable, timeout_s: float) -> Generator[None]:
+    def enter(self, key: Hashable, timeout_s: float) -> Generator[bool]:
         """Wait for the thread that works on the key, if any, then be the one.
 
         Args:
             key: What is worked on.
             timeout_s: Longest wait; then the work is done twice rather than not at all. A thread that already works on
                 the key goes on at once.
+
+        Returns:
+            A context manager that gives True if this thread now is the one, False if it goes on beside another or
+            inside its own earlier work.
         """
         mine = _Flight()
         deadline = time.monotonic() + timeout_s
@@ -53,7 +57,7 @@ class Flights:
                 break
             other.landed.wait(_POLL_S)
         try:
-            yield
+            yield other is mine
         finally:
             with self._lock:
                 if self._flights.get(key) is mine:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,26 +98,23 @@ def _prepare(job: Job, key: ComponentKey, store: Store) -> Prepared:
         _record(job, key, "hit", "in memory")
         return _prepared(job, key, loaded)
     timeout_s = settings().lock_timeout_s
-    with _flights.enter(place, timeout_s):
+    with _flights.enter(place, timeout_s) as is_first:
         loaded = cache.get(place)
         if loaded is not None:
             _record(job, key, "hit", "in memory")
             return _prepared(job, key, loaded)
         loaded, outcome, reason = _from_store(job, key, store)
         if loaded is None:
-            with _claim(store, key, timeout_s):
+            # A thread that is here already, re-entered by a finalizer or a signal, must not wait for its own claim.
+            with store.claim(key.digest, timeout_s) if is_first else nullcontext():
                 again, second, _ = _from_store(job, key, store)
                 if again is not None:
                     loaded, outcome, reason = again, second, "another process compiled it"
                 else:
                     loaded = _compile(job, key, store)
         _record(job, key, outcome, reason)
-        cache.put(place, loaded, loaded.meta.get("size_bytes", 1))
+        cache.put(place, loaded, loaded.weight_bytes)
         return _prepared(job, key, loaded)
-
-
-def _claim(store: Store, key: ComponentKey, timeout_s: float) -> AbstractContextManager[Any]:
-    return store.claim(key.digest, timeout_s)
 
 
 def _record(job: Job, key: ComponentKey, outcome: Outcome, reason: str) -> None:
@@ -153,26 +150,26 @@ def _first_line(error: BaseException) -> str:
 def _compile(job: Job, key: ComponentKey, store: Store) -> Loaded:
     module_key = job.key("module")
     stored = store.lookup(module_key).entry if job.lowered is None else None
-    with compiling(job.name), events.own_compile():
+    with compiling(job.name):
         if stored is not None:
+            meta: dict[str, Any] = stored.meta
             try:
-                executable = executables.compile_module(
-                    stored.sections["module"], stored.meta, **job.arguments(stored.meta)
-                )
+                with events.own_compile():
+                    executable = executables.compile_module(stored.sections["module"], meta, **job.arguments(meta))
             except Exception as error:  # noqa: BLE001  # the next rung lowers the function again
                 events.logger.debug("%s: the stored module does not compile: %s", job.name, _first_line(error))
             else:
-                meta: dict[str, Any] = stored.meta
                 extra = {name: meta[name] for name in _EXTRA if name in meta}
                 return _publish_executable(job, key, store, executable, extra, meta["custom_call_targets"])
         job.before_lowering()
-        lowered = job.lower()
+        lowered = job.lower()  # which may run eager operations, so it is no compile of our own yet
         reason = executables.why_not_storable(lowered)
         if reason is not None:
             raise KeyingError(
                 f"storing {job.name}: expected a program that another process can run, got {reason}", reason=reason
             )
-        executable = lowered.compile()._executable
+        with events.own_compile():
+            executable = lowered.compile()._executable
         _publish_module(job, module_key, store)
         targets = executables.custom_call_targets(lowered._lowering.stablehlo())
         return _publish_executable(job, key, store, executable, job.extra_meta(), targets)

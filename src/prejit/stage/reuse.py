@@ -25,7 +25,7 @@ def content_of(function: Callable[..., Any]) -> str | None:
 def warn_of_reuse(key: str, runs: str) -> None:
     """Warn that a key names two functions, at the line of the user's that led here."""
     warnings.warn(
-        f"two functions share the key {key!r} and their bodies differ: {runs} runs for both\n"
+        f"two functions share the key {key!r} and their bodies, or what these read, differ: {runs} runs for both\n"
         "hint: give one of them another key, or change version= with the body",
         KeyReuse,
         stacklevel=_levels_to_user(),

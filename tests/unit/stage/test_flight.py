@@ -138,3 +138,13 @@ def test_nothing_is_left_behind():
         with flights.enter(n, 1):
             pass
     assert flights._flights == {}
+
+
+def test_a_thread_inside_its_own_work_is_told_so():
+    flights = Flights()
+    with flights.enter("key", 5.0) as is_first:
+        assert is_first
+        with flights.enter("key", 5.0) as is_first_again:
+            assert not is_first_again
+    with flights.enter("key", 5.0) as is_first_now:
+        assert is_first_now
