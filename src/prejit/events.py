@@ -149,8 +149,8 @@ def counters() -> dict[str, int | float]:
 
     Returns:
         `traces`, `lowerings`, `compiles`: JAX's own events, of the whole process; a compile that was answered from a
-        store is not one. `loads`: executables loaded from a store. `hits`, `misses`, `bypasses`: outcomes of the lookups
-        of components. `stale`, `corrupt`, `refused`: outcomes of all lookups. `eager_hits`, `eager_misses`,
+        store is not one. `loads`: executables loaded from a store. `hits`, `misses`, `bypasses`: outcomes of lookups of
+        components. `stale`, `corrupt`, `refused`: outcomes of all lookups. `eager_hits`, `eager_misses`,
         `eager_loads`, `eager_compiles`: of modules that did not pass through prejit; `loads` and `compiles` include
         them.
         `store_errors`: failed reads and writes. `*_seconds`: seconds spent, nested traces counted in their callers too.
