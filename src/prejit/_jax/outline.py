@@ -36,8 +36,9 @@ _is_installed = _APART is not Inline.APART
 def can_outline(traced: Any) -> bool:
     """Say whether XLA takes a call of this function apart from its surroundings.
 
-    From JAX 0.11 on its partitioner fails on such a call when several devices are involved: a mesh in the types, in the
-    body or around the call.
+    From JAX 0.11 on it does not always: its partitioner fails on such a call when several devices are involved (a mesh
+    in the types, in the body or around the call), and a call with `jax.random.split` in it never finishes compiling on
+    CPU (seen with 0.12.0, without prejit too).
     """
     if _APART is Inline.APART:
         return True
@@ -45,17 +46,20 @@ def can_outline(traced: Any) -> bool:
         return False
     closed = traced.jaxpr
     typed = [aval for aval in (*closed.in_avals, *closed.out_avals) if isinstance(aval, core.ShapedArray)]
-    return all(aval.sharding.mesh.empty for aval in typed) and not _has_mesh(getattr(closed, "jaxpr", closed))
+    return all(aval.sharding.mesh.empty for aval in typed) and not _is_refused(getattr(closed, "jaxpr", closed))
 
 
-def _has_mesh(jaxpr: Any) -> bool:
+_REFUSED = ("shard_map", "sharding_constraint", "reshard", "mesh_cast", "pmap", "random_", "threefry", "rng_")
+
+
+def _is_refused(jaxpr: Any) -> bool:
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name in ("shard_map", "sharding_constraint", "reshard", "mesh_cast", "pmap"):
+        if eqn.primitive.name.startswith(_REFUSED):
             return True
         for value in eqn.params.values():
             for inner in value if isinstance(value, tuple) else (value,):
                 body = getattr(inner, "jaxpr", inner)
-                if hasattr(body, "eqns") and _has_mesh(body):
+                if hasattr(body, "eqns") and _is_refused(body):
                     return True
     return False
 
