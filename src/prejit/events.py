@@ -8,6 +8,7 @@ it is logged at debug level on the `prejit` logger, which is silent unless the p
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,17 +87,21 @@ class Lookup:
     is_eager: bool = False
 
 
+_tallies: "weakref.WeakSet[Tally]" = weakref.WeakSet()
+
+
 class Tally:
     """Count events by name; one for the process and one for each component.
 
     **Threads**: any.
     """
 
-    __slots__ = ("_lock", "_values")
+    __slots__ = ("__weakref__", "_lock", "_values")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, float] = {}
+        _tallies.add(self)
 
     def add(self, name: str, amount: float = 1) -> None:
         """Add to a count."""
@@ -235,6 +240,11 @@ def subscribe(subscriber: Callable[[Lookup], None]) -> Callable[[], None]:
     return stop
 
 
+def _renew_locks() -> None:
+    for tally in list(_tallies):
+        tally.renew_lock()
+
+
 def _on_duration(event: str, duration_secs: float, **kwargs: str | int) -> None:
     names = _JAX_EVENTS.get(event)
     if names is None:
@@ -264,4 +274,4 @@ def install() -> None:
         _installed = True
         monitoring.register_event_listener(_on_event)
         monitoring.register_event_duration_secs_listener(_on_duration)
-        os.register_at_fork(after_in_child=_process.renew_lock)
+        os.register_at_fork(after_in_child=_renew_locks)

@@ -69,7 +69,7 @@ class Core:
         )
         self.tally = Tally()
         self.seen_keys: set[str] = set()
-        self.is_binding = self.binder.has_statics
+        self.is_binding = self.binder.has_statics or bool(options.env)  # calls that take the longer way
         self.plain = plain
         self._dispatches: dict[Any, Dispatch] = {}
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class Core:
     def dispatch(self, token: Any = None) -> Dispatch:
         """Return the dispatch for a configuration, by default that of this thread."""
         if token is None:
-            token = dispatch_token()
+            token = self._token()
         found = self._dispatches.get(token)
         if found is None:
             with self._lock:
@@ -145,11 +145,16 @@ class Core:
         for value in kwargs.values():
             if type(value) not in DIRECTLY_TAKEN and not self.takes(value):
                 return self.call_unusual(args, kwargs)
-        token = dispatch_token()
+        token = self._token()
         last = self.last
         if last[0] != token:
             last = self.entry(token)
         return last[1](*args, **kwargs)
+
+    def _token(self) -> tuple[Any, ...]:
+        """Return the configuration of this thread, with the environment variables that the user named."""
+        env = self.options.env
+        return (*dispatch_token(), *map(os.environ.get, env)) if env else dispatch_token()
 
     def normalize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put leaves that are not arrays into the tree's structure, where that is allowed."""
@@ -184,11 +189,12 @@ def _display_name(function: Callable[..., Any]) -> str:
 
 
 def as_hashable(function: Any) -> Any:
-    """Return the function, or a stand-in where it can't be a key of JAX's caches (a module that holds arrays)."""
+    """Return the function, or a stand-in where it can't be a key of JAX's weak caches."""
     if not callable(function):
         return function  # JAX says so
     try:
         hash(function)
+        weakref.ref(function)  # one that takes none (np.sin, slots) crashes the process in its second `jax.jit`
     except TypeError:
         return functools.partial(_call, function)
     return function

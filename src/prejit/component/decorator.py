@@ -85,7 +85,8 @@ def component(
     Args:
         fun: The function; decorated directly or through `component(...)`.
         key: An identity that you promise: two functions under one key are one component, and the second body is not
-            run. Without it the identity is the traced program itself.
+            run. An eager call then needs no trace where the store has its executable; inside another trace, this
+            process's body is traced. Without it the identity is the traced program itself.
         version: Part of that identity; change it when the body changes.
         static_argnums: Positions of arguments that are hashable Python values, as for `jax.jit`. They are compared by
             type and exact bits: `0.0` and `-0.0`, `1` and `True` are different values.
@@ -111,7 +112,7 @@ def component(
         KeyingError: Something in `deps` has no content to compare.
 
     **Keyed on**: identity, types, weak types and placement of the arguments, donation, static values, JAX's and XLA's
-    configuration, versions and the device.
+    configuration, versions and the kind of device.
     **Threads**: any; the first calls of several threads compile once.
     **Donates**: what `donate_argnums` and `donate_argnames` say.
 

@@ -73,7 +73,10 @@ class Dispatch:
         with events.attributed_to(self.core.tally):
             if not tracing.is_top_level() or any(isinstance(leaf, tracing.Tracer) for leaf in leaves):
                 return self.call_inside(args, kwargs, leaves), None, False
-            prepared = None if tracing.needs_plain_jit() else self._prepared(args, kwargs, leaves)
+            if tracing.needs_plain_jit():
+                events.record_lookup(events.Lookup(self.core.name, "", "bypass", "a debugging mode of JAX is on"))
+                return self.jitted(*args, **kwargs), None, False
+            prepared = self._prepared(args, kwargs, leaves)
             if prepared is None:
                 return self.jitted(*args, **kwargs), None, False
             out_flat = prepared.run(leaves)

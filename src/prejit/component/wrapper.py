@@ -101,8 +101,8 @@ class Component(Generic[P, R]):
         """
         core = self._core
         spelled = core.binder.wrap(args, kwargs)
-        if spelled is None:
-            return core.plain.trace(*args, **kwargs)  # JAX reports the static value
+        if spelled is None or not is_enabled():  # a static value that is not hashable is for JAX to report
+            return core.plain.trace(*args, **kwargs)
         return core.dispatch().trace(*core.normalize(*spelled))
 
     @tracing.api_boundary

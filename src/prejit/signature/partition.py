@@ -1,11 +1,14 @@
 """Leaves that are not arrays, inside registered classes: static by content, on the way in and on the way out.
 
 An equinox module holds activation functions and strings among its leaves; `jax.jit` refuses it. A leaf that is not an
-array and sits below a node of a class that someone registered is made part of the tree's structure for the call, if it
-is hashable. In lists, tuples, dictionaries and as an argument of its own, such a leaf is the mistake that `jax.jit`
-reports.
+array and sits below a node of a class that someone registered is made part of the tree's structure for the call, if its
+content can't change: functions, strings, types, enumerations, frozen dataclasses. In lists, tuples, dictionaries and as
+an argument of its own, such a leaf is the mistake that `jax.jit` reports.
 """
 
+import enum
+import functools
+import types
 from collections import OrderedDict, defaultdict
 from typing import Any
 
@@ -19,6 +22,10 @@ __all__ = ["box", "has_static_leaves"]
 
 _CONTAINERS = (tuple, list, dict, type(None), OrderedDict, defaultdict)
 _SCALARS = (bool, int, float, complex)
+_SETTLED = (
+    str, bytes, type, enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, np.ufunc, np.dtype, type(Ellipsis), type(NotImplemented),
+)  # fmt: skip
 
 
 def is_array_like(leaf: Any) -> bool:
@@ -78,6 +85,18 @@ def _unbox(structure: _Structure, arrays: Any) -> Any:
 jax.tree_util.register_pytree_node(Boxed, lambda boxed: (boxed.arrays, boxed.structure), _unbox)
 
 
+def _is_settled(leaf: Any) -> bool:
+    """Say whether a leaf's content can't change under it, so that equal leaves stay equal."""
+    if isinstance(leaf, _SETTLED) or type(leaf).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        return True
+    if isinstance(leaf, functools.partial):
+        return all(map(_is_settled, (leaf.func, *leaf.args, *leaf.keywords.values())))
+    if type(leaf) in (tuple, frozenset):
+        return all(type(item) in _SCALARS or _is_settled(item) for item in leaf)
+    params = getattr(leaf, "__dataclass_params__", None)
+    return params is not None and params.frozen and isinstance(exact_token(leaf)[1], tuple)
+
+
 def has_static_leaves(leaves: list[Any]) -> bool:
     """Say whether any leaf is not an array."""
     return not all(is_array_like(leaf) for leaf in leaves)
@@ -105,6 +124,8 @@ def _box_node(node: Any) -> Any:
     if not has_static_leaves(leaves):
         return node
     arrays = [leaf for leaf in leaves if is_array_like(leaf)]
+    if not all(is_array_like(leaf) or _is_settled(leaf) for leaf in leaves):
+        return node  # a leaf that may change under us can't be told from what it was: JAX reports it
     try:
         structure = _Structure(treedef, tuple([_HOLE if is_array_like(leaf) else leaf for leaf in leaves]))
     except TypeError:

@@ -14,7 +14,7 @@ import jax
 from prejit._jax.trees import make_tree
 from prejit.errors import KeyingError
 
-__all__ = ["describe_tree", "tree_from"]
+__all__ = ["describe_tree", "leaf_paths", "tree_from"]
 
 _SCALARS = (str, int, bool, type(None))
 _BUILTIN: dict[Any, str] = {dict: "dict", list: "list", tuple: "tuple", OrderedDict: "OrderedDict"}
@@ -43,6 +43,24 @@ def describe_tree(treedef: Any) -> Any:
     if _is_named_tuple(kind):
         return {"kind": "namedtuple", "class": _importable(kind), "static": None, "children": children}
     return {"kind": "class", "class": _importable(kind), "static": _plain(static), "children": children}
+
+
+def leaf_paths(treedef: Any) -> list[str]:
+    """Return how each leaf is reached, by the names that classes give their fields.
+
+    A structure names its classes and not their fields, so this is what tells that two fields have changed places.
+
+    Raises:
+        KeyingError: A class gives its fields no names.
+    """
+    marked = jax.tree_util.tree_unflatten(treedef, range(treedef.num_leaves))
+    found: list[str] = []
+    reached = cast("list[tuple[tuple[Any, ...], Any]]", jax.tree_util.tree_flatten_with_path(marked)[0])
+    for path, _ in reached:
+        if any(isinstance(entry, jax.tree_util.FlattenedIndexKey) for entry in path):
+            raise _undescribed("a class registered without names for its fields")
+        found.append(jax.tree_util.keystr(path))
+    return found
 
 
 def tree_from(description: Any) -> Any:

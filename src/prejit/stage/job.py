@@ -217,11 +217,13 @@ class NamedJob:
 
     def _build_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Ingredient, ...]:
         everything, treedef = tracing.flatten((args, kwargs), is_leaf=lambda node: type(node) is Static)
+        paths = trees.leaf_paths(treedef)
         statics = [(n, leaf.value) for n, leaf in enumerate(everything) if type(leaf) is Static]
         return (
             Ingredient("in_avals", ", ".join(aval_text(aval) for aval in self._in_avals)),
             Ingredient("in_types", fingerprint([avals.describe_aval(aval) for aval in self._in_avals])),
             Ingredient("tree", hashlib.sha256(treedef_token(treedef, "arguments")).hexdigest()),
+            Ingredient("paths", fingerprint(paths)),
             *[Ingredient(f"static {n}", fingerprint(value, f"static argument {n}")) for n, value in statics],
             *placement(self.flat),
             *([Ingredient("donated", self._donated)] if self._donated else []),
@@ -294,12 +296,19 @@ class NamedJob:
             **self.traced.extra_meta(),
             "out_types": [avals.describe_aval(aval) for aval in program.out_avals],
             "out_tree": trees.describe_tree(program.traced.out_tree),
+            "out_paths": trees.leaf_paths(program.traced.out_tree),
             "function": self._content,
         }
 
     def out_tree(self, meta: dict[str, Any]) -> Any:
         """Return the structure of the result."""
-        return trees.tree_from(meta["out_tree"])
+        try:
+            treedef = trees.tree_from(meta["out_tree"])
+            if trees.leaf_paths(treedef) == meta["out_paths"]:
+                return treedef
+        except KeyingError as error:
+            raise NotNamedError(error.reason) from error
+        raise NotNamedError("a class in the result has its fields in another order now")
 
     def consts(self) -> list[Any]:
         """Return the values of the hoisted constants."""

@@ -51,7 +51,7 @@ class Prepared:
         return self.loaded.executable.unsafe_call(*self.const_args, *flat)
 
 
-_EXTRA = ("in_avals", "out_avals", "out_types", "out_tree", "function")
+_EXTRA = ("in_avals", "out_avals", "out_types", "out_tree", "out_paths", "function")
 _flights = Flights()
 report_store()
 

@@ -74,6 +74,9 @@ def get_store() -> Store:
 def use_store(store: Store) -> Generator[Store]:
     """Use a store for a block, in this thread or task only.
 
+    A component that was called before answers from its own memory and asks no store; to fill a store with what is warm
+    already, call `cache_clear()` on it inside the block.
+
     Args:
         store: The store.
 

@@ -179,6 +179,10 @@ class DiskTier:
             with contextlib.suppress(OSError):
                 self._files.remove(draft)
             raise self.layout.unavailable("publishing an entry", error, path) from error
+        except KeyboardInterrupt:
+            with contextlib.suppress(OSError):
+                self._files.remove(draft)
+            raise
         self.capacity.touch(entry.key)
         return Published(len(data), self.capacity.make_room(entry.key, len(data)))
 
