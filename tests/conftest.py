@@ -19,6 +19,12 @@ _cache_dir = tempfile.mkdtemp(prefix="prejit-tests-")
 os.environ["PREJIT_CACHE_DIR"] = _cache_dir
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import jax  # noqa: E402  # after the environment is cleared
+
+# Several devices for tests that run in this process. Here, before any test module is imported: some make arrays then.
+# Not through XLA_FLAGS, which every process that a test starts would inherit.
+jax.config.update("jax_num_cpu_devices", 8)
+
 ROOT = Path(__file__).parents[1]
 
 

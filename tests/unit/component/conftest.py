@@ -7,9 +7,6 @@ import pytest
 
 import prejit
 
-# Not through XLA_FLAGS, which every process that a test of another folder starts would inherit.
-jax.config.update("jax_num_cpu_devices", 8)
-
 
 @pytest.fixture(autouse=True)
 def store(tmp_path):
