@@ -86,7 +86,7 @@ class ComponentKey:
 
     def __str__(self) -> str:
         """Return a short line for people, such as `layer(f32[2,64,256], f32[]~) @ cpu 1a2b3c4d`."""
-        name = self.get("identity", "name") or "program"
+        name = self.get("identity", "name") or self.get("identity", "key") or "program"
         avals = self.get("signature", "in_avals") or ""
         shown = avals if len(avals) <= 100 else f"{avals[:96]} …"
         steps = "".join(f".{ingredient.name}" for ingredient in self.transforms)

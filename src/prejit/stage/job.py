@@ -4,7 +4,6 @@ A `TracedJob` has been traced, and its identity is the traced program. A `NamedJ
 and is traced only when its executable is nowhere to be had.
 """
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from prejit.key.values import value_token
 from prejit.signature import trees
 from prejit.signature.describe import aval_text
 from prejit.signature.statics import Static
+from prejit.stage.lazy import lazy
 from prejit.stage.reuse import content_of, warn_of_reuse
 
 __all__ = ["Job", "NamedJob", "NotNamedError", "TracedJob"]
@@ -98,7 +98,7 @@ class TracedJob:
         limit = settings().hoist_bytes
         self.hoisted = tuple([i for i, const in enumerate(program.consts) if tracing.hoistable_bytes(const) > limit])
 
-    @functools.cached_property
+    @lazy
     def in_avals(self) -> list[Any]:
         """Types of all inputs of the executable: hoisted constants, then arguments."""
         return [*[tracing.aval_of(self.program.consts[i]) for i in self.hoisted], *self.program.in_avals]
@@ -128,7 +128,7 @@ class TracedJob:
             environment=environment_ingredients(kind, platform=self.device.platform, devices=tuple(self.devices)),
         )
 
-    @functools.cached_property
+    @lazy
     def _identity(self) -> tuple[Ingredient, ...]:
         try:
             digest = program_digest(self.program.closed_jaxpr, hoisted_consts=self.hoisted).digest
@@ -229,11 +229,11 @@ class NamedJob:
             *([Ingredient("donated", self._donated)] if self._donated else []),
         )
 
-    @functools.cached_property
+    @lazy
     def _content(self) -> str | None:
         return content_of(self._function)
 
-    @functools.cached_property
+    @lazy
     def traced(self) -> TracedJob:
         """The same call, traced."""
         _ = self._content  # before the body runs, which may change what it reaches
