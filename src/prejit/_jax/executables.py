@@ -27,20 +27,24 @@ from prejit._jax.shardings import (
 from prejit.errors import KeyingError
 
 # Custom calls of JAX's own libraries, by prefix, and what must run before an executable that contains one may run in
-# a process that has lowered none: the LAPACK function pointers are filled in by this initializer, which JAX calls
-# while lowering. Without it `linalg.inv` of a loaded executable is a segmentation fault (jax issues 28908, 24982).
+# a process that has lowered none: a function of a module, or the import alone, which registers the targets. The LAPACK
+# function pointers are filled in by such a function, which JAX calls while lowering; without it `linalg.inv` of a loaded
+# executable is a segmentation fault (jax issues 28908, 24982).
+_HYBRID = ("jaxlib.gpu_solver", "initialize_hybrid_kernels")
+_SPARSE = ("jax.experimental.sparse", "")
 _INITIALIZERS: dict[str, tuple[str, str]] = {
     "lapack_": ("jaxlib.cpu._lapack", "initialize"),
-    "cusolver_geqrf": ("jaxlib.gpu_solver", "initialize_hybrid_kernels"),
-    "cu_hybrid": ("jaxlib.gpu_solver", "initialize_hybrid_kernels"),
-    "cuhybrid": ("jaxlib.gpu_solver", "initialize_hybrid_kernels"),
-    "hip_hybrid": ("jaxlib.gpu_solver", "initialize_hybrid_kernels"),
-    "hiphybrid": ("jaxlib.gpu_solver", "initialize_hybrid_kernels"),
+    "cuhybrid_": _HYBRID,
+    "hiphybrid_": _HYBRID,
+    "oneapihybrid_": _HYBRID,
+    "cpu_csr_": _SPARSE,
+    "cusparse_": _SPARSE,
+    "hipsparse_": _SPARSE,
 }
 # Targets that JAX or XLA registers itself, so a process that has jax can run them. Any other target was registered by
 # someone else's native code, which a later process may not have loaded: such a program is not stored.
 _KNOWN_PREFIXES = (
-    "lapack_", "cpu_", "cu_", "cublas", "cusolver", "cusparse", "cudnn", "cufft", "hip", "roc", "cuhybrid",
+    "lapack_", "cpu_", "cu_", "cublas", "cusolver", "cusparse", "cudnn", "cufft", "cuhybrid", "hip", "roc", "oneapi",
     "__cublas", "__cudnn", "__gpu", "__onednn", "mhlo.", "stablehlo.", "chlo.", "xla.", "sdy.", "tpu_custom_call",
     "annotate_device_placement", "Sharding", "SPMD", "X64", "TopK", "ApproxTopK", "PartialReduce", "Qr", "Eigh",
     "ProductOfElementaryHouseholderReflectors", "LuDecomposition", "MoveToHost", "MoveToDevice", "LayoutConstraint",
@@ -62,7 +66,9 @@ def initialize_targets(targets: Sequence[str]) -> None:
             continue
         with _initialize_lock:
             if prefix not in _initialized:
-                getattr(importlib.import_module(module), function)()
+                imported = importlib.import_module(module)
+                if function:
+                    getattr(imported, function)()
                 _initialized.add(prefix)
 
 
