@@ -28,8 +28,8 @@ from prejit.errors import KeyingError
 
 # Custom calls of JAX's own libraries, by prefix, and what must run before an executable that contains one may run in
 # a process that has lowered none: a function of a module, or the import alone, which registers the targets. The LAPACK
-# function pointers are filled in by such a function, which JAX calls while lowering; without it `linalg.inv` of a loaded
-# executable is a segmentation fault (jax issues 28908, 24982).
+# function pointers are filled in by such a function, which JAX calls while lowering; without it `linalg.inv` of a
+# loaded executable is a segmentation fault (jax issues 28908, 24982).
 _HYBRID = ("jaxlib.gpu_solver", "initialize_hybrid_kernels")
 _SPARSE = ("jax.experimental.sparse", "")
 _INITIALIZERS: dict[str, tuple[str, str]] = {
