@@ -274,4 +274,5 @@ def install() -> None:
         _installed = True
         monitoring.register_event_listener(_on_event)
         monitoring.register_event_duration_secs_listener(_on_duration)
-        os.register_at_fork(after_in_child=_renew_locks)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_renew_locks)

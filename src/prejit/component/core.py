@@ -76,7 +76,7 @@ class Core:
         # The configuration seen last and its C++ dispatch: one comparison instead of a look-up in most calls.
         self.last: tuple[Any, Any, Dispatch | None] = (None, None, None)
         on_clear(self)
-        _renew_lock_after_fork(self)
+        _cores.add(self)
 
     def dispatch(self, token: Any = None) -> Dispatch:
         """Return the dispatch for a configuration, by default that of this thread."""
@@ -204,14 +204,11 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def _renew_lock_after_fork(core: Core) -> None:
-    _cores.add(core)
-
-
 def _renew_locks() -> None:
     for core in list(_cores):
         core._lock = threading.Lock()  # pyright: ignore[reportPrivateUsage]
 
 
 _cores: "weakref.WeakSet[Core]" = weakref.WeakSet()
-os.register_at_fork(after_in_child=_renew_locks)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)

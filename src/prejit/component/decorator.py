@@ -1,6 +1,7 @@
 """The decorator: check its arguments, find the component that a key already names, wrap the function."""
 
 import operator
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence, Sized
@@ -24,6 +25,15 @@ _DIRECT = ("off", "auto", "on")
 
 _named: "weakref.WeakValueDictionary[tuple[str, str], Core]" = weakref.WeakValueDictionary()
 _named_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _named_lock
+    _named_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @overload

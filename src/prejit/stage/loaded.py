@@ -1,11 +1,12 @@
 """Loaded executables, bounded: one cache for each store, weighed by what they take in memory."""
 
+import os
 import threading
 import weakref
 from typing import Any
 
 from prejit.config import settings
-from prejit.stage.listeners import forget_all
+from prejit.stage.listeners import Users, forget_all
 from prejit.store import Store
 from prejit.store.memory import BoundedCache
 
@@ -29,7 +30,7 @@ class Loaded:
     def __init__(self, executable: Any, meta: dict[str, Any]) -> None:
         self.executable = executable
         self.meta = meta
-        self._users: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._users = Users()
 
     @property
     def weight_bytes(self) -> int:
@@ -42,14 +43,23 @@ class Loaded:
 
     def unload(self) -> None:
         """Make every user forget the executable; it goes when the last running call returns."""
-        for user in list(self._users):
-            user.forget()
+        self._users.forget()
 
 
 Cache = BoundedCache[tuple[str, int], Loaded]
 
 _caches: "weakref.WeakKeyDictionary[Store, Cache]" = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
 _clears: "weakref.WeakKeyDictionary[Store, _Clear]" = weakref.WeakKeyDictionary()
 
 
