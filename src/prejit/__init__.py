@@ -1,4 +1,4 @@
-"""JAX programs that start fast and run elsewhere.
+"""JAX programs that start fast.
 
 The public names; everything else is reached through them. See `ARCHITECTURE.md` for what is where.
 """
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from prejit import events as _events
 from prejit.component import CacheInfo, Component, component
-from prejit.config import configure, disabled
-from prejit.errors import KeyReuse, PrejitError, PrejitWarning, StoreWarning
+from prejit.config import Settings, configure, disabled
+from prejit.errors import ConfigError, KeyingError, KeyReuse, PrejitError, PrejitWarning, StoreError, StoreWarning
 from prejit.events import counters
 from prejit.stage import hook as _hook
 
@@ -23,11 +23,15 @@ __all__ = [
     "CacheInfo",
     "Component",
     "ComponentKey",
+    "ConfigError",
     "EntryInfo",
     "KeyReuse",
+    "KeyingError",
     "PrejitError",
     "PrejitWarning",
+    "Settings",
     "Store",
+    "StoreError",
     "StoreWarning",
     "component",
     "configure",

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, cast
 
-from prejit.errors import ConfigError, PrejitWarning, mismatch
+from prejit.errors import ConfigError, PrejitWarning, levels_to_user, mismatch
 
 __all__ = [
     "Options",
@@ -263,7 +263,7 @@ def _checked(options: Mapping[str, object], doing: str) -> dict[str, object]:
                 name=name,
                 expected=str(error),
                 got=got,
-                hint=f"see the documentation of Settings for {name}",
+                hint=f"help(prejit.Settings) says what {name} is",
             ) from None
     return fields
 
@@ -360,7 +360,7 @@ def _load() -> Settings:
         _process = loaded
         _enabled = loaded.enabled
     for problem in problems:
-        warnings.warn(problem, PrejitWarning, stacklevel=3)
+        warnings.warn(problem, PrejitWarning, stacklevel=levels_to_user())
     return loaded
 
 
@@ -383,7 +383,7 @@ def configure(**options: Unpack[Options]) -> None:
     """Change settings for the whole process.
 
     Args:
-        **options: See `Settings`. Sizes are `max_size` and `memory_max_size`, in bytes or as `"10GiB"`; `max_size=None`
+        **options: See `prejit.Settings`. Sizes are `max_size` and `memory_max_size`, in bytes or as `"10GiB"`; `None`
             is no cap; `cache_dir=None` or `""` keeps everything in memory.
 
     Raises:

@@ -20,6 +20,7 @@ Every error pickles, has a stable `code` and typed fields, and says: what failed
 instead and where, then one hint. Fields are plain values, so an error crosses the wire as its code and fields.
 """
 
+import inspect
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -79,6 +80,23 @@ def summarize(lines: Iterable[str]) -> str:
     if len(kept) > _SHOWN:
         shown.append(f"... and {len(kept) - _SHOWN} more")
     return "\n".join(shown)
+
+
+_OURS = ("prejit", "jax", "jaxlib")
+
+
+def levels_to_user() -> int:
+    """Count the frames from the function that warns to the first one of a user's, for `stacklevel`.
+
+    Example:
+        >>> levels_to_user()
+        1
+    """
+    frame = inspect.currentframe()
+    levels = 0  # the function that asks is level 1
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
+        levels, frame = levels + 1, frame.f_back
+    return max(levels, 1)
 
 
 def _rebuild(cls: "type[PrejitError]", message: str, hint: str, fields: dict[str, object]) -> "PrejitError":

@@ -85,7 +85,7 @@ def list_entries(
     now = time.time()
     print_table(
         [
-            Column("digest"),
+            Column("digest", is_whole=True),
             Column("name"),
             Column("kind"),
             Column("variant"),

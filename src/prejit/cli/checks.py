@@ -165,7 +165,9 @@ def check_jax() -> Iterator[Finding]:
         hint = "unset JAX_DEBUG_NANS and JAX_DEBUG_INFS"
         yield Finding("jax_debug_nans", "note", "on: components fall back to plain jax.jit", hint)
     if values["jax_compilation_cache_dir"]:
-        yield Finding("jax's own cache", "note", f"JAX keeps one in {values['jax_compilation_cache_dir']}")
+        text = f"JAX keeps one in {values['jax_compilation_cache_dir']}, so prejit leaves eager operations to it"
+        hint = "unset jax_compilation_cache_dir (JAX_COMPILATION_CACHE_DIR) and prejit stores them"
+        yield Finding("jax's own cache", "note", text, hint)
 
 
 def run_checks() -> list[Finding]:

@@ -14,10 +14,12 @@ class Column:
     Attributes:
         title: What stands above it.
         is_number: Whether it is set to the right.
+        is_whole: Whether it is never folded, so that it can be copied.
     """
 
     title: str
     is_number: bool = False
+    is_whole: bool = False
 
 
 def is_terminal() -> bool:
@@ -92,7 +94,8 @@ def _print_rich(columns: Sequence[Column], rows: Iterable[Sequence[str]], title:
 
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column.title, justify="right" if column.is_number else "left", overflow="fold")
+        side = "right" if column.is_number else "left"
+        table.add_column(column.title, justify=side, overflow="fold", no_wrap=column.is_whole)
     for row in rows:
         # Text, not markup: a name such as "f[3]" is printed as it is.
         table.add_row(*(Text(cell) for cell in row))

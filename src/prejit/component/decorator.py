@@ -50,7 +50,7 @@ def component(
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
-    env: Sequence[str] = (),
+    env: str | Sequence[str] = (),
     link: Link = "auto",
     direct: Direct = "auto",
     name: str | None = None,
@@ -65,7 +65,7 @@ def component(
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
-    env: Sequence[str] = (),
+    env: str | Sequence[str] = (),
     link: Link = "auto",
     direct: Direct = "auto",
     name: str | None = None,
@@ -81,7 +81,7 @@ def component(
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     deps: Sequence[Any] = (),
-    env: Sequence[str] = (),
+    env: str | Sequence[str] = (),
     link: Link = "auto",
     direct: Direct = "auto",
     name: str | None = None,
@@ -118,7 +118,8 @@ def component(
 
     Raises:
         TypeError: `fun` is not a function that `jax.jit` accepts; the error is JAX's.
-        ConfigError: `link` or `direct` is not one of its words, or `version` is given without `key`.
+        ConfigError: An argument of prejit's own is of the wrong kind, `link` or `direct` is not one of its words, or
+            `version` is given without `key`.
         KeyingError: Something in `deps` has no content to compare.
 
     **Keyed on**: identity, types, weak types and placement of the arguments, donation, static values, JAX's and XLA's
@@ -144,6 +145,7 @@ def component(
             )  # fmt: skip
 
         return decorate
+    _check_texts(key, version, name)
     for what, value, words in (("link", link, _LINKS), ("direct", direct, _DIRECT)):
         if value not in words:
             expected = "one of " + ", ".join(repr(word) for word in words)
@@ -169,11 +171,37 @@ def component(
         link=link,
         key=key,
         version=None if version is None else str(version),
-        deps=tuple([_fingerprint(dep, f"deps[{n}]") for n, dep in enumerate(deps)]),
-        env=tuple(env),
+        deps=tuple([_fingerprint(dep, f"deps[{n}]") for n, dep in enumerate(_sequence("deps", deps))]),
+        env=_texts("env", (env,) if isinstance(env, str) else _sequence("env", env)),
     )
     core = Core(fun, plain, options, name) if key is None else _named_core(fun, plain, options, name)
     return Component(fun, core)
+
+
+def _wrong(what: str, expected: str, value: Any) -> ConfigError:
+    return ConfigError(mismatch(f"decorating a component with {what}=", expected=expected, got=repr(value)[:80]))
+
+
+def _check_texts(key: Any, version: Any, name: Any) -> None:
+    if key is not None and not (isinstance(key, str) and key):
+        raise _wrong("key", "a text that is not empty", key)
+    if version is not None and (isinstance(version, bool) or not isinstance(version, str | int)):
+        raise _wrong("version", "a text or a whole number", version)
+    if name is not None and not (isinstance(name, str) and name):
+        raise _wrong("name", "a text that is not empty", name)
+
+
+def _sequence(what: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise _wrong(what, "a list or tuple", value)
+    return tuple(cast("Iterable[Any]", value))
+
+
+def _texts(what: str, values: tuple[Any, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not (isinstance(value, str) and value):
+            raise _wrong(what, "names of environment variables", value)
+    return values
 
 
 def _is_empty(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What an entry keeps of its key, for listings and for `explain`."""
+"""What an entry keeps of its key, for listings and comparisons."""
 
 from prejit.key import ComponentKey
 

@@ -1,20 +1,16 @@
 """Two bodies under one key: found by comparing the functions' content, in a process and across processes."""
 
 import hashlib
-import inspect
-import os
 import types
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from prejit.errors import KeyReuse
+from prejit.errors import KeyReuse, levels_to_user
 from prejit.key.code import cell_value, code_token, global_value, home_of, reads_of, underlying_function
 from prejit.key.encoding import scalar_token, text_token
 
 __all__ = ["content_of", "warn_of_reuse"]
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def content_of(function: Callable[..., Any]) -> str | None:
@@ -57,13 +53,5 @@ def warn_of_reuse(key: str, runs: str) -> None:
         f"two functions share the key {key!r} and their bodies, or what these read, differ: {runs} runs for both\n"
         "hint: give one of them another key, or change version= with the body",
         KeyReuse,
-        stacklevel=_levels_to_user(),
+        stacklevel=levels_to_user(),
     )
-
-
-def _levels_to_user() -> int:
-    frame = inspect.currentframe()
-    levels = 0  # `warn_of_reuse`, which asks, is level 1
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        levels, frame = levels + 1, frame.f_back
-    return levels

@@ -156,16 +156,21 @@ class OSFileSystem:
     def make_dir(self, path: str, mode: int) -> None:
         """Make a directory and what is missing above it; one that exists is left as it is."""
         try:
-            os.mkdir(path, mode)
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise
+            _make_one(path, mode)
         except FileNotFoundError:
             parent = os.path.dirname(path)
-            if parent == path or os.path.isdir(parent):
-                raise  # the parent is there and takes no directories, as in /proc
+            if parent == path:
+                raise
             self.make_dir(parent, mode)
-            os.mkdir(path, mode)
+            _make_one(path, mode)  # not again from the start: a place such as /proc is there and takes no directories
+
+
+def _make_one(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:  # another process was quicker, or it was there
+        if not os.path.isdir(path):
+            raise
 
 
 def _read_up_to(fd: int, limit_bytes: int) -> bytes:

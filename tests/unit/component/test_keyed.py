@@ -103,3 +103,25 @@ class Slotted:
 
     def __call__(self, x):
         return x * self.factor
+
+
+def test_one_environment_variable_as_a_text(monkeypatch):
+    monkeypatch.setenv("TEST_KEYED_FACTOR", "2")
+
+    def make():
+        return prejit.component(lambda x: x * float(os.environ["TEST_KEYED_FACTOR"]), key="e", env="TEST_KEYED_FACTOR")
+
+    assert float(make()(1.0)) == 2.0
+    prejit.get_store().clear(tier="memory")
+    monkeypatch.setenv("TEST_KEYED_FACTOR", "5")
+    assert float(make()(1.0)) == 5.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"key": 5}, {"key": ""}, {"key": "k", "version": 1.5}, {"deps": 3}, {"env": [3]}, {"env": 3}, {"name": 3}],
+)
+def test_arguments_of_the_wrong_kind(options):
+    (what,) = set(options) - {"key"} or {"key"}
+    with pytest.raises(prejit.ConfigError, match=f"{what}="):
+        prejit.component(lambda x: x, **options)

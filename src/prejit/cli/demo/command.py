@@ -21,7 +21,7 @@ def demo(
 ) -> None:
     """Train a small transformer in fresh processes, with and without prejit, and show where each start goes.
 
-    Needs optax (`pip install 'prejit[demo]'`). Caches and stores are made in a temporary directory and removed.
+    Needs optax (`pip install optax`). Caches and stores are made in a temporary directory and removed.
     """
     if find_spec("optax") is None:
         print_error("running the demo: expected optax, got no such module\nhint: pip install 'prejit[demo]'")
