@@ -78,10 +78,12 @@ class Core:
         on_clear(self)
         _cores.add(self)
 
-    def dispatch(self, token: Any = None) -> Dispatch:
-        """Return the dispatch for a configuration, by default that of this thread."""
-        if token is None:
-            token = self._token()
+    def dispatch(self) -> Dispatch:
+        """Return the dispatch for the configuration of this thread."""
+        return self.entry(self._token())[2]
+
+    def entry(self, token: Any) -> tuple[Any, Any, Dispatch]:
+        """Return what `last` now holds for a configuration; the caller keeps it, and the dispatch, while it calls."""
         found = self._dispatches.get(token)
         if found is None:
             with self._lock:
@@ -90,13 +92,8 @@ class Core:
                     if len(self._dispatches) >= _MAX_DISPATCHES:
                         self._dispatches.pop(next(iter(self._dispatches)))
                     found = self._dispatches[token] = Dispatch(self)
-        self.last = (token, found.call, found)
-        return found
-
-    def entry(self, token: Any) -> tuple[Any, Any, Dispatch | None]:
-        """Return what `last` would hold for a configuration; the caller keeps it, and the dispatch, while it calls."""
-        found = self.dispatch(token)
-        return token, found.call, found
+        self.last = entry = (token, found.call, found)
+        return entry
 
     def forget(self) -> None:
         """Drop everything that is in memory for this component; the next call looks it up again."""
@@ -139,10 +136,7 @@ class Core:
         if bound is None:
             return self.plain(*args, **kwargs)
         args, kwargs = bound
-        for value in args:
-            if type(value) not in DIRECTLY_TAKEN and not self.takes(value):
-                return self.call_unusual(args, kwargs)
-        for value in kwargs.values():
+        for value in (*args, *kwargs.values()):
             if type(value) not in DIRECTLY_TAKEN and not self.takes(value):
                 return self.call_unusual(args, kwargs)
         token = self._token()

@@ -148,8 +148,7 @@ def component(
     _check_texts(key, version, name)
     for what, value, words in (("link", link, _LINKS), ("direct", direct, _DIRECT)):
         if value not in words:
-            expected = "one of " + ", ".join(repr(word) for word in words)
-            raise ConfigError(mismatch(f"decorating a component with {what}=", expected=expected, got=repr(value)))
+            raise _wrong(what, "one of " + ", ".join(repr(word) for word in words), value)
     if version is not None and key is None:
         raise ConfigError(
             mismatch("decorating a component with version=", expected="key= beside it", got="no key"),
