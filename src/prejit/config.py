@@ -55,6 +55,8 @@ class Settings:
         progress: When long compiles show a progress line: `auto` is on a terminal. `PREJIT_PROGRESS`.
         hoist_bytes: Constants larger than this become arguments of the compiled module. `PREJIT_HOIST_BYTES`.
         link: How pieces are linked: `auto`, `inline`, `outline` or `separate`. `PREJIT_LINK`.
+        compile_threads: How many pieces of a program compile at once; None is as many as this process may use CPUs.
+            `PREJIT_COMPILE_THREADS`.
 
     Example:
         >>> Settings(cache_dir=None).lock_timeout_s
@@ -72,6 +74,7 @@ class Settings:
     progress: Progress = "auto"
     hoist_bytes: int = 65536
     link: Link = "auto"
+    compile_threads: int | None = None
 
 
 class Options(TypedDict, total=False):
@@ -88,6 +91,7 @@ class Options(TypedDict, total=False):
     progress: Progress
     hoist_bytes: int
     link: Link
+    compile_threads: int | None
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -136,6 +140,12 @@ def parse_size(value: int | str) -> int:
 def _whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise _BadValueError("a whole number that is not negative")
+    return value
+
+
+def _positive_or_none(value: object) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise _BadValueError("a whole number from 1 up, or None")
     return value
 
 
@@ -199,6 +209,12 @@ def _whole_text(text: str) -> int:
     return int(text)
 
 
+def _positive_or_none_text(text: str) -> int | None:
+    if text.strip().lower() == "none":
+        return None
+    return _positive_or_none(int(text) if text.strip().isdecimal() else text)
+
+
 def _seconds_text(text: str) -> float:
     try:
         value = float(text)
@@ -233,6 +249,7 @@ _OPTIONS: Mapping[str, _Option] = {
     "progress": _Option("progress", "PREJIT_PROGRESS", *[_word("auto", "on", "off")] * 2),
     "hoist_bytes": _Option("hoist_bytes", "PREJIT_HOIST_BYTES", _whole, _whole_text),
     "link": _Option("link", "PREJIT_LINK", *[_word("auto", "inline", "outline", "separate")] * 2),
+    "compile_threads": _Option("compile_threads", "PREJIT_COMPILE_THREADS", _positive_or_none, _positive_or_none_text),
 }
 _PREFIX = "PREJIT_"
 _VARIABLES = {option.variable: option for option in _OPTIONS.values()}

@@ -23,9 +23,11 @@ __all__ = [
     "attributed_to",
     "count",
     "counters",
+    "in_the_name_of",
     "install",
     "is_own_compile",
     "own_compile",
+    "owners",
     "record_lookup",
     "subscribe",
 ]
@@ -177,6 +179,21 @@ def attributed_to(tally: Tally) -> Generator[None]:
         yield
     finally:
         _thread.owners.pop()
+
+
+def owners() -> tuple[Tally, ...]:
+    """Return those for whom this thread works, to hand on to a thread that helps; see `in_the_name_of`."""
+    return tuple(_thread.owners)
+
+
+@contextmanager
+def in_the_name_of(others: tuple[Tally, ...]) -> Generator[None]:
+    """Count what this thread does in a block for those for whom another thread works, and for nobody else."""
+    before, _thread.owners = _thread.owners, list(others)
+    try:
+        yield
+    finally:
+        _thread.owners = before
 
 
 @contextmanager

@@ -63,6 +63,8 @@ def test_argument_precedence_is_context_then_configure_then_environment_then_def
         ("PREJIT_PROGRESS", "off", "progress", "off"),
         ("PREJIT_HOIST_BYTES", "1024", "hoist_bytes", 1024),
         ("PREJIT_LINK", "separate", "link", "separate"),
+        ("PREJIT_COMPILE_THREADS", "3", "compile_threads", 3),
+        ("PREJIT_COMPILE_THREADS", "none", "compile_threads", None),
         ("PREJIT_STRICT", "", "strict", False),
     ],
 )
@@ -82,6 +84,9 @@ def test_environment(variable, text, field, value):
         ("PREJIT_LOCK_TIMEOUT", "nan", "not negative"),
         ("PREJIT_HOIST_BYTES", "1e3", "whole number"),
         ("PREJIT_LINK", "fast", "'outline'"),
+        ("PREJIT_COMPILE_THREADS", "0", "from 1 up"),
+        ("PREJIT_COMPILE_THREADS", "-1", "from 1 up"),
+        ("PREJIT_COMPILE_THREADS", "many", "from 1 up"),
         ("PREJIT_CASH_DIR", "/x", "PREJIT_CACHE_DIR"),
         ("PREJIT_ZZZZ", "1", "unset it"),
     ],
@@ -111,7 +116,7 @@ def test_a_wrong_environment_does_not_fail_an_import(run_python):
     ("options", "says"),
     [
         ({"cash_dir": "/x"}, "hint: did you mean cache_dir?"),
-        ({"zzzz": 1}, "expected one of cache_dir, eager_cache"),
+        ({"zzzz": 1}, "expected one of cache_dir, compile_threads, eager_cache"),
         ({"max_size": "ten"}, "got 'ten' at max_size"),
         ({"max_size": -1}, "at max_size"),
         ({"max_size": True}, "at max_size"),
@@ -123,6 +128,8 @@ def test_a_wrong_environment_does_not_fail_an_import(run_python):
         ({"cache_dir": b"/x"}, "a path, or None"),
         ({"cache_dir": "a\0b"}, "a path as text"),
         ({"hoist_bytes": 1.5}, "a whole number"),
+        ({"compile_threads": 0}, "a whole number from 1 up, or None"),
+        ({"compile_threads": True}, "a whole number from 1 up, or None"),
     ],
 )
 @pytest.mark.parametrize("change", [configure, lambda **kw: override(**kw).__enter__()])

@@ -63,7 +63,7 @@ def test_the_line_goes_when_the_compile_fails(quick, monkeypatch):
     with pytest.raises(KeyError), progress.compiling("failing"):
         _fail_later()
     assert stream.getvalue().endswith("\r")
-    assert progress._running == {}
+    assert progress._display.items == []
 
 
 def test_others_are_a_number_on_the_line(quick, monkeypatch):
