@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Any
 from prejit import events as _events
 from prejit.component import CacheInfo, Component, component
 from prejit.config import Settings, configure, disabled
-from prejit.errors import ConfigError, KeyingError, KeyReuse, PrejitError, PrejitWarning, StoreError, StoreWarning
+from prejit.errors import (
+    ConfigError,
+    KeyingError,
+    KeyReuse,
+    LinkWarning,
+    PrejitError,
+    PrejitWarning,
+    StoreError,
+    StoreWarning,
+)
 from prejit.events import counters
+from prejit.program.decorator import jit
+from prejit.program.wrapper import Program
 from prejit.stage import hook as _hook
 
 if TYPE_CHECKING:
@@ -27,8 +38,10 @@ __all__ = [
     "EntryInfo",
     "KeyReuse",
     "KeyingError",
+    "LinkWarning",
     "PrejitError",
     "PrejitWarning",
+    "Program",
     "Settings",
     "Store",
     "StoreError",
@@ -38,6 +51,7 @@ __all__ = [
     "counters",
     "disabled",
     "get_store",
+    "jit",
     "use_store",
 ]
 

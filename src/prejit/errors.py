@@ -14,7 +14,8 @@
 
     PrejitWarning (UserWarning)
     ├── StoreWarning                        the store can't be used; computing goes on without it
-    └── KeyReuse                            one explicit key, two different functions
+    ├── KeyReuse                            one explicit key, two different functions
+    └── LinkWarning                         a part of a program did not compile; the program is one module
 
 Every error pickles, has a stable `code` and typed fields, and says: what failed, what was expected, what came
 instead and where, then one hint. Fields are plain values, so an error crosses the wire as its code and fields.
@@ -30,6 +31,7 @@ __all__ = [
     "EntryTooLarge",
     "KeyReuse",
     "KeyingError",
+    "LinkWarning",
     "PrejitError",
     "PrejitWarning",
     "StoreError",
@@ -322,3 +324,7 @@ class StoreWarning(PrejitWarning):
 
 class KeyReuse(PrejitWarning):
     """Say that two functions with different code were given one explicit key."""
+
+
+class LinkWarning(PrejitWarning):
+    """Say that a part of a program could not be compiled on its own, so that the program is one module."""

@@ -16,21 +16,52 @@ from jax._src import api, core, pjit
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 
-__all__ = ["bind_outlined", "can_outline"]
+__all__ = ["Mark", "bind_marked", "can_outline", "mark_of", "unmarked"]
 
 
-class Inline(enum.Enum):
-    """What `inline` says on JAX versions that have only true and false."""
+class Mark(enum.Enum):
+    """What the parameter `inline` of a call says about where the call is to stand.
+
+    `APART`: kept apart for XLA, as the library decided; `OUTLINE`: the same, as the user asked; `SEPARATE`: an executable
+    of its own where there can be one; `INLINE`: part of what is around it.
+    """
 
     APART = "apart"
+    OUTLINE = "outline"
+    SEPARATE = "separate"
+    SEPARATE_PLAIN = "separate, and whole programs inline it"
+    INLINE = "inline"
 
     def __bool__(self) -> bool:
-        return False
+        return False  # on 0.10 the parameter is a truth value
+
+    @property
+    def value(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What JAX 0.11 and later write on the call."""
+        return "xla_late" if self in _APART else "xla_early"
 
 
-_APART: Any = getattr(getattr(api, "Inline", None), "XLA_LATE", Inline.APART)
+_APART = (Mark.APART, Mark.OUTLINE, Mark.SEPARATE)
+_KNOWS_MARKS = hasattr(api, "Inline")
+_is_installed = _KNOWS_MARKS
+
+
+def mark_of(eqn: Any) -> str:
+    """Return what a call in a jaxpr is marked as: "separate", "outline", "inline", or an empty string."""
+    mark = eqn.params.get("inline")
+    if not isinstance(mark, Mark) or mark is Mark.APART:
+        return ""
+    return "separate" if mark in (Mark.SEPARATE, Mark.SEPARATE_PLAIN) else mark.name.lower()
+
+
+def unmarked(eqn: Any) -> Any:
+    """Return a call without its mark."""
+    if not isinstance(eqn.params.get("inline"), Mark):
+        return eqn
+    return eqn.replace(params={**eqn.params, "inline": api.Inline.AUTO if _KNOWS_MARKS else False})
+
+
 _lock = threading.Lock()
-_is_installed = _APART is not Inline.APART
 
 
 def can_outline(traced: Any) -> bool:
@@ -40,7 +71,7 @@ def can_outline(traced: Any) -> bool:
     in the types, in the body or around the call), and a call with `jax.random.split` in it never finishes compiling on
     CPU (seen with 0.12.0, without prejit too).
     """
-    if _APART is Inline.APART:
+    if not _KNOWS_MARKS:
         return True
     if core.get_axis_env().axis_sizes or not jax.sharding.get_abstract_mesh().empty:
         return False
@@ -64,19 +95,20 @@ def _is_refused(jaxpr: Any) -> bool:
     return False
 
 
-def bind_outlined(traced: Any, flat: Sequence[Any]) -> Any:
-    """Put a traced function into the surrounding trace as a call that XLA does not inline.
+def bind_marked(traced: Any, flat: Sequence[Any], mark: Mark) -> Any:
+    """Put a traced function into the surrounding trace as a marked call.
 
     Args:
         traced: What `jax.jit(f).trace(...)` returned, in this same trace.
         flat: The flat arguments.
+        mark: Where the call is to stand.
 
     Returns:
         The result, as `jax.jit(f)` would give it.
     """
     _install()
     values = [*traced._consts, *flat]
-    out = pjit.jit_p.bind(*values, **{**traced._params, "inline": _APART})
+    out = pjit.jit_p.bind(*values, **{**traced._params, "inline": mark})
     return jax.tree_util.tree_unflatten(traced.out_tree, out)
 
 
@@ -93,7 +125,7 @@ def _install() -> None:
 def _marking(original: Any) -> Any:
     def lower(context: Any, *args: Any, inline: Any, **params: Any) -> Any:
         out = original(context, *args, inline=inline, **params)
-        if inline is Inline.APART:
+        if inline in _APART:
             values, _ = mlir.ir_tree_registry.flatten(out)
             if values:
                 _mark(values[0].owner)

@@ -1,14 +1,19 @@
 """What the library needs from JAX's tracing: who is tracing, what a call looks like, what a trace produced."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import config as jax_config
 from jax._src import core, dispatch, pjit, traceback_util
 from jax._src.array import ArrayImpl
+from jax._src.named_sharding import UnspecifiedValue
+from jax._src.state.types import RefEffect
+from jax.sharding import SingleDeviceSharding
 
 api_boundary = traceback_util.api_boundary
 """Decorate a function so that frames of JAX and of registered files below it are left out of tracebacks."""
@@ -85,7 +90,10 @@ class TracedProgram:
         debug_info: Names of the arguments, for messages.
         effects: Its effects.
         is_capturing: True when the function closes over values of a trace that is under way, or leaked from one.
+        is_high: True when it holds values that only a trace has, such as boxes.
         name: Name of the function in the module.
+        options: Arguments of `jax.jit` that are not at their default and change what is compiled, by name.
+        compiler_options: What is passed to XLA for this program.
     """
 
     traced: Any
@@ -97,7 +105,10 @@ class TracedProgram:
     debug_info: Any
     effects: tuple[Any, ...]
     is_capturing: bool
+    is_high: bool
     name: str
+    options: dict[str, tuple[Any, ...]]
+    compiler_options: tuple[tuple[str, Any], ...]
 
 
 def open_traced(traced: Any) -> TracedProgram:
@@ -116,8 +127,26 @@ def open_traced(traced: Any) -> TracedProgram:
         debug_info=debug_info,
         effects=tuple(closed.effects),
         is_capturing=bool(traced._consts),
+        is_high=bool(getattr(closed, "jaxpr", closed).is_high),
         name=str(traced._params["name"]),
+        options=_options_of(traced._params),
+        compiler_options=tuple(traced._params["compiler_options_kvs"]),
     )
+
+
+def _options_of(params: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    found: dict[str, tuple[Any, ...]] = {}
+    for name in ("in_shardings", "out_shardings"):
+        if not all(isinstance(sharding, UnspecifiedValue) for sharding in params[name]):
+            found[name] = tuple(params[name])
+    for name in ("in_layouts", "out_layouts"):
+        if any(layout is not None for layout in params[name]):
+            found[name] = tuple(params[name])
+    if params["keep_unused"]:
+        found["keep_unused"] = (True,)
+    if not params["ctx_mesh"].empty:
+        found["mesh"] = (params["ctx_mesh"],)
+    return found
 
 
 def lower_with_arguments(program: TracedProgram, hoisted: Sequence[int], flat: Sequence[Any]) -> Any:
@@ -180,6 +209,72 @@ def devices_of(flat: Sequence[Any]) -> list[Any]:
     return []
 
 
+def devices_of_options(program: TracedProgram) -> list[Any]:
+    """Return the devices that shardings given to `jax.jit` fix, in order, or an empty list."""
+    for name in ("in_shardings", "out_shardings"):
+        for sharding in program.options.get(name, ()):
+            if hasattr(sharding, "_device_assignment"):
+                try:
+                    return list(sharding._device_assignment)
+                except (AttributeError, RuntimeError, ValueError):  # over an abstract mesh
+                    continue
+    return []
+
+
+def is_plainly_placed(value: Any) -> bool:
+    """Say whether an argument is a whole array on one device, in that device's usual memory and layout, or no array yet."""
+    sharding = getattr(value, "sharding", None)
+    if sharding is None:
+        return True
+    layout = getattr(getattr(value, "format", None), "layout", None)
+    return (
+        isinstance(sharding, SingleDeviceSharding)
+        and sharding.memory_kind in (None, "device", "unpinned_host")
+        and (layout is None or list(layout.major_to_minor) == list(range(np.ndim(value))))
+    )
+
+
+def is_spread(value: Any) -> bool:
+    """Say whether a constant is an array on several devices."""
+    return len(getattr(getattr(value, "sharding", None), "device_set", ())) > 1
+
+
+def is_ref_effect(effect: Any) -> bool:
+    """Say whether an effect is a read or a write of a mutable array."""
+    return isinstance(effect, RefEffect)
+
+
+def donations(program: TracedProgram, used: Sequence[bool]) -> tuple[list[int], list[Any]]:
+    """Say what becomes of donated arguments, by the rule that JAX follows when it lowers a module for one device.
+
+    An argument's buffer goes to a result of the same shape and dtype, else to one of the same number of elements.
+
+    Args:
+        program: The program.
+        used: Which inputs anything depends on; JAX leaves the others out of the module.
+
+    Returns:
+        Positions of the arguments that the caller loses, and types of those that no result can take.
+    """
+    donated = [n for n, (gives, is_used) in enumerate(zip(program.donated, used, strict=True)) if gives and is_used]
+    outs = [(aval.shape, aval.dtype) for aval in program.out_avals]
+    lost: list[int] = []
+    for n in list(donated):
+        aval = program.in_avals[n]
+        if (aval.shape, aval.dtype) in outs:
+            outs.remove((aval.shape, aval.dtype))
+            donated.remove(n)
+            lost.append(n)
+    sizes = [math.prod(shape) for shape, _ in outs]
+    for n in list(donated):
+        size = math.prod(program.in_avals[n].shape)
+        if size in sizes:
+            sizes.remove(size)
+            donated.remove(n)
+            lost.append(n)
+    return sorted(lost), [program.in_avals[n] for n in donated]
+
+
 def has_mixed_devices(flat: Sequence[Any]) -> bool:
     """Say whether committed arguments ask for different devices, which JAX refuses when it lowers."""
     asked = {
@@ -208,11 +303,16 @@ __all__ = [
     "check_argument",
     "default_device",
     "devices_of",
+    "devices_of_options",
+    "donations",
     "flatten",
     "has_mixed_devices",
     "hide_frames",
     "hoistable_bytes",
     "is_jit_disabled",
+    "is_plainly_placed",
+    "is_ref_effect",
+    "is_spread",
     "is_top_level",
     "lower_with_arguments",
     "needs_plain_jit",

@@ -45,6 +45,10 @@ class Options:
         """Return what is donated, as text."""
         return " ".join(str(which) for which in (*self.donate_argnums, *self.donate_argnames))
 
+    def is_respelling(self) -> bool:
+        """Say whether positional and keyword spellings of a call may be made one."""
+        return not (self.donate_argnums and self.donate_argnames)
+
     def jit_arguments(self) -> dict[str, Any]:
         """Return the options that `jax.jit` takes, without those that were not given: it tells the difference."""
         names = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
@@ -65,7 +69,7 @@ class Core:
             function,
             options.static_argnums,
             options.static_argnames,
-            is_respelling=not (options.donate_argnums and options.donate_argnames),
+            is_respelling=options.is_respelling(),
         )
         self.tally = Tally()
         self.seen_keys: set[str] = set()
@@ -80,7 +84,7 @@ class Core:
 
     def dispatch(self) -> Dispatch:
         """Return the dispatch for the configuration of this thread."""
-        return self.entry(self._token())[2]
+        return self.entry(self.token())[2]
 
     def entry(self, token: Any) -> tuple[Any, Any, Dispatch]:
         """Return what `last` now holds for a configuration; the caller keeps it, and the dispatch, while it calls."""
@@ -91,9 +95,13 @@ class Core:
                 if found is None:
                     if len(self._dispatches) >= _MAX_DISPATCHES:
                         self._dispatches.pop(next(iter(self._dispatches)))
-                    found = self._dispatches[token] = Dispatch(self)
+                    found = self._dispatches[token] = self.make_dispatch()
         self.last = entry = (token, found.call, found)
         return entry
+
+    def make_dispatch(self) -> Dispatch:
+        """Make the dispatch for one configuration."""
+        return Dispatch(self)
 
     def forget(self) -> None:
         """Drop everything that is in memory for this component; the next call looks it up again."""
@@ -105,6 +113,10 @@ class Core:
         self.forget()
         self._dispatches.clear()
         self.last = (None, None, None)
+
+    def cache_size(self) -> int:
+        """Return how many kinds of call the C++ dispatch knows."""
+        return sum(dispatch.call._cache_size() for dispatch in list(self._dispatches.values()))
 
     def explicit_identity(self) -> tuple[tuple[str, str], ...]:
         """Return the ingredients that the user gave."""
@@ -139,13 +151,17 @@ class Core:
         for value in (*args, *kwargs.values()):
             if type(value) not in DIRECTLY_TAKEN and not self.takes(value):
                 return self.call_unusual(args, kwargs)
-        token = self._token()
+        token = self.token()
         last = self.last
         if last[0] != token:
             last = self.entry(token)
-        return last[1](*args, **kwargs)
+        return self.answer(last[1], args, kwargs)
 
-    def _token(self) -> tuple[Any, ...]:
+    def answer(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of a call, which the C++ dispatch gives."""
+        return call(*args, **kwargs)
+
+    def token(self) -> tuple[Any, ...]:
         """Return the configuration of this thread, with the environment variables that the user named."""
         env = self.options.env
         return (*dispatch_token(), *map(os.environ.get, env)) if env else dispatch_token()
@@ -166,7 +182,7 @@ class Core:
             return self.function(*args, **kwargs)
         args, kwargs = self.normalize(args, kwargs)
         dispatch = self.dispatch()  # held while it is called
-        return dispatch.call(*args, **kwargs)
+        return self.answer(dispatch.call, args, kwargs)
 
 
 def _is_unusual_array(leaf: Any) -> bool:

@@ -14,7 +14,7 @@ from prejit.component.wrapper import Component
 from prejit.config import Link
 from prejit.errors import ConfigError, mismatch
 
-__all__ = ["component"]
+__all__ = ["check_word", "component", "names_of", "numbers_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -146,9 +146,8 @@ def component(
 
         return decorate
     _check_texts(key, version, name)
-    for what, value, words in (("link", link, _LINKS), ("direct", direct, _DIRECT)):
-        if value not in words:
-            raise _wrong(what, "one of " + ", ".join(repr(word) for word in words), value)
+    check_word("link", link, _LINKS)
+    check_word("direct", direct, _DIRECT)
     if version is not None and key is None:
         raise ConfigError(
             mismatch("decorating a component with version=", expected="key= beside it", got="no key"),
@@ -163,10 +162,10 @@ def component(
     # JAX's own checks of the function and of the numbers and names, in JAX's words.
     plain = jax.jit(as_hashable(fun), **{name: value for name, value in given.items() if not _is_empty(value)})
     options = Options(
-        static_argnums=_numbers(static_argnums),
-        static_argnames=_names(static_argnames),
-        donate_argnums=_numbers(donate_argnums),
-        donate_argnames=_names(donate_argnames),
+        static_argnums=numbers_of(static_argnums),
+        static_argnames=names_of(static_argnames),
+        donate_argnums=numbers_of(donate_argnums),
+        donate_argnames=names_of(donate_argnames),
         link=link,
         key=key,
         version=None if version is None else str(version),
@@ -179,6 +178,12 @@ def component(
 
 def _wrong(what: str, expected: str, value: Any) -> ConfigError:
     return ConfigError(mismatch(f"decorating a component with {what}=", expected=expected, got=repr(value)[:80]))
+
+
+def check_word(what: str, value: Any, words: Sequence[str]) -> None:
+    """Raise `ConfigError` for an argument that is not one of its words."""
+    if value not in words:
+        raise _wrong(what, "one of " + ", ".join(repr(word) for word in words), value)
 
 
 def _check_texts(key: Any, version: Any, name: Any) -> None:
@@ -207,14 +212,16 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, Sized) and not isinstance(value, str) and len(value) == 0)
 
 
-def _numbers(value: Any) -> tuple[int, ...]:
+def numbers_of(value: Any) -> tuple[int, ...]:
+    """Return positions of arguments as a tuple."""
     if value is None:
         return ()
     several = cast("Iterable[Any]", value) if isinstance(value, Iterable) else (value,)
     return tuple([operator.index(n) for n in several])
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def names_of(value: Any) -> tuple[str, ...]:
+    """Return names of arguments as a tuple."""
     if value is None:
         return ()
     return (value,) if isinstance(value, str) else tuple(value)

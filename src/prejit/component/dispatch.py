@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from prejit.component.core import Core
     from prejit.key import ComponentKey
     from prejit.stage.job import NamedJob, TracedJob
-    from prejit.stage.ladder import Prepared
 
 __all__ = ["Dispatch"]
 
@@ -41,7 +40,7 @@ class Dispatch:
     def __init__(self, core: "Core") -> None:
         self._core = weakref.ref(core)
         self.jitted = self.fresh_jit()
-        self._calls: OrderedDict[Any, Prepared | None] = OrderedDict()
+        self._calls: OrderedDict[Any, Any] = OrderedDict()
         me = weakref.ref(self)
 
         def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
@@ -76,19 +75,23 @@ class Dispatch:
             if tracing.needs_plain_jit():
                 events.record_lookup(events.Lookup(self.core.name, "", "bypass", "a debugging mode of JAX is on"))
                 return self.jitted(*args, **kwargs), None, False
-            prepared = self._prepared(args, kwargs, leaves)
+            prepared = self.prepared(args, kwargs, leaves)
             if prepared is None:
                 return self.jitted(*args, **kwargs), None, False
-            out_flat = prepared.run(leaves)
+            return self.answer(prepared, leaves)
+
+    def answer(self, prepared: Any, leaves: list[Any]) -> tuple[Any, Any, bool]:
+        """Run what was prepared, and return the result with what the C++ dispatch needs to do so by itself."""
         from prejit._jax import executables
 
+        out_flat = prepared.run(leaves)
         out_tree = prepared.out_tree
         loaded = prepared.loaded
         loaded.used_by(self)
         fast = executables.fastpath(loaded.executable, out_tree, leaves, out_flat, prepared.const_args)
         return jax.tree_util.tree_unflatten(out_tree, out_flat), fast, False
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | None":
+    def prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Return what runs the call, or None where it runs as under `jax.jit`."""
         try:
             kind = self._kind_of_call(args, kwargs, leaves)
@@ -97,7 +100,7 @@ class Dispatch:
         if kind not in self._calls:
             with _flights.enter((id(self), kind), settings().lock_timeout_s):
                 if kind not in self._calls:
-                    self._calls[kind] = self._prepare(args, kwargs, leaves)
+                    self._calls[kind] = self.prepare(args, kwargs, leaves)
                     while len(self._calls) > _MAX_CALLS:
                         self._calls.popitem(last=False)
         return self._calls.get(kind)
@@ -108,7 +111,8 @@ class Dispatch:
         types = tuple([tracing.call_type(leaf) for leaf in leaves])
         return jax.tree_util.tree_structure((args, kwargs)), types, tracing.trace_context()
 
-    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "Prepared | None":
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+        """Get what runs a kind of call that is new, or None where it runs as under `jax.jit`."""
         from prejit.stage.job import NotNamedError  # see the note in stage/__init__.py
         from prejit.stage.ladder import Bypass, prepare
 
@@ -116,15 +120,15 @@ class Dispatch:
             return None  # JAX refuses, naming the arguments
         named = self._named_job(args, kwargs, leaves)
         try:
-            prepared = prepare(named or self._traced_job(args, kwargs, leaves))
+            prepared = prepare(named or self.traced_job(args, kwargs, leaves))
         except NotNamedError:
-            prepared = prepare(self._traced_job(args, kwargs, leaves))
+            prepared = prepare(self.traced_job(args, kwargs, leaves))
         if isinstance(prepared, Bypass):
             return None
         self.core.seen_keys.add(prepared.key.digest)
         return prepared
 
-    def _traced_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "TracedJob":
+    def traced_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "TracedJob":
         from prejit.stage.job import TracedJob
 
         program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
@@ -147,18 +151,20 @@ class Dispatch:
 
     def call_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Put the call into the trace that is under way, as a call of a jitted function."""
-        from prejit._jax.outline import bind_outlined, can_outline
+        from prejit._jax.outline import Mark, bind_marked, can_outline
         from prejit.component.policy import is_outlined
 
         link = self.core.options.link
         if link == "auto":
             link = settings().link
-        if link == "inline":
-            return self.jitted(*args, **kwargs)
         traced = self.jitted.trace(*args, **kwargs)
+        if link == "inline":
+            return bind_marked(traced, leaves, Mark.INLINE)
+        if link == "separate":
+            return bind_marked(traced, leaves, Mark.SEPARATE if can_outline(traced) else Mark.SEPARATE_PLAIN)
         if not can_outline(traced) or (link == "auto" and not is_outlined(traced.jaxpr)):
             return self.jitted(*args, **kwargs)
-        return bind_outlined(traced, leaves)
+        return bind_marked(traced, leaves, Mark.APART if link == "auto" else Mark.OUTLINE)
 
     # -- stages ahead of time, which share the trace -----------------------------------------------------------------
 
@@ -182,7 +188,7 @@ class Dispatch:
         if len(leaves) != len(theirs) or any(a is not b for a, b in zip(leaves, theirs, strict=True)):
             (args, kwargs), leaves = spelled, theirs  # keyword arguments in another order are another program
         with events.attributed_to(self.core.tally):
-            prepared = self._prepare(args, kwargs, leaves)
+            prepared = self.prepare(args, kwargs, leaves)
             if prepared is None:
                 return self.jitted.lower(*spelled[0], **spelled[1]).compile()
             traced = self.jitted.trace(*args, **kwargs)
@@ -195,7 +201,7 @@ class Dispatch:
 
         with events.attributed_to(self.core.tally):
             leaves = jax.tree_util.tree_leaves((args, kwargs))
-            return build_key(self._named_job(args, kwargs, leaves) or self._traced_job(args, kwargs, leaves))
+            return build_key(self._named_job(args, kwargs, leaves) or self.traced_job(args, kwargs, leaves))
 
 
 def _make_python(function: Callable[..., Any]) -> Callable[..., Any]:

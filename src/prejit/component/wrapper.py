@@ -4,7 +4,7 @@ import functools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from prejit._jax import tracing
 from prejit._jax.environment import dispatch_token
@@ -14,7 +14,7 @@ from prejit.config import is_enabled
 if TYPE_CHECKING:
     from prejit.key import ComponentKey
 
-__all__ = ["CacheInfo", "Component"]
+__all__ = ["CacheInfo", "Component", "Wrapper"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -49,8 +49,8 @@ class CacheInfo:
     entries: int
 
 
-class Component(Generic[P, R]):
-    """A function that is compiled once and kept; see `prejit.component`.
+class Wrapper(Generic[P, R]):
+    """What `prejit.component` and `prejit.jit` return have in common.
 
     It pickles and copies by reference, as a function does. On a class it is a method.
     """
@@ -60,28 +60,6 @@ class Component(Generic[P, R]):
     def __init__(self, function: Callable[P, R], core: Core) -> None:
         functools.update_wrapper(self, function)
         self._core = core
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function, as `jax.jit` of it would."""
-        # The hot path: what `jax.jit` costs plus some 0.7 us (benchmarks/bench_dispatch.py). So no decorator around it,
-        # nothing is looked up twice, and tracebacks are filtered only when there is one.
-        core = self._core
-        try:
-            if not is_enabled():
-                return cast("R", core.plain(*args, **kwargs))
-            if kwargs or core.is_binding:
-                return core.call_bound(args, kwargs)
-            for value in args:
-                if type(value) not in DIRECTLY_TAKEN and not core.takes(value):
-                    return core.call_unusual(args, kwargs)
-            token = dispatch_token()
-            last = core.last
-            if last[0] != token:
-                last = core.entry(token)
-            return last[1](*args)
-        except Exception as error:
-            tracing.hide_frames(error)
-            raise  # without an operand: it would add this frame again
 
     @tracing.api_boundary
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -158,9 +136,9 @@ class Component(Generic[P, R]):
         self._core.seen_keys.clear()
 
     @overload
-    def __get__(self, instance: None, owner: type | None = None) -> "Component[P, R]": ...
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
     @overload
-    def __get__(self: "Component[Concatenate[T, Q], R]", instance: T, owner: type | None = None) -> Callable[Q, R]: ...
+    def __get__(self: "Wrapper[Concatenate[T, Q], R]", instance: T, owner: type | None = None) -> Callable[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind as a method."""
         bound: Any = self if instance is None else types.MethodType(self, instance)
@@ -169,11 +147,37 @@ class Component(Generic[P, R]):
     def __reduce__(self) -> str:
         return cast("str", getattr(self, "__qualname__", repr(self)))
 
-    def __copy__(self) -> "Component[P, R]":
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Component[P, R]":
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
+
+
+class Component(Wrapper[P, R]):
+    """A function that is compiled once and kept; see `prejit.component`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function, as `jax.jit` of it would."""
+        # The hot path: what `jax.jit` costs plus some 0.7 us (benchmarks/bench_dispatch.py). So no decorator around it,
+        # nothing is looked up twice, and tracebacks are filtered only when there is one.
+        core = self._core
+        try:
+            if not is_enabled():
+                return cast("R", core.plain(*args, **kwargs))
+            if kwargs or core.is_binding:
+                return core.call_bound(args, kwargs)
+            for value in args:
+                if type(value) not in DIRECTLY_TAKEN and not core.takes(value):
+                    return core.call_unusual(args, kwargs)
+            token = dispatch_token()
+            last = core.last
+            if last[0] != token:
+                last = core.entry(token)
+            return last[1](*args)
+        except Exception as error:
+            tracing.hide_frames(error)
+            raise  # without an operand: it would add this frame again
 
     def __repr__(self) -> str:
         return f"<prejit.component {self._core.name}>"

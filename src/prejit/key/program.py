@@ -55,8 +55,34 @@ def program_digest(closed_jaxpr: Any, *, hoisted_consts: Collection[int] = ()) -
         True
     """
     walker = _Walker()
+    token = _token_of(walker, closed_jaxpr, hoisted_consts)
+    return ProgramIdentity(
+        digest=hashlib.sha256(token).hexdigest(),
+        nr_eqns=walker.nr_eqns,
+        primitives=tuple(sorted({primitive.name for primitive in walker.primitives})),
+        custom_calls=tuple(sorted(walker.custom_calls)),
+    )
+
+
+class ProgramDigester:
+    """Digest many programs that share jaxprs, each of which is gone through once.
+
+    What it has seen stays alive with it. **Threads**: one at a time.
+    """
+
+    __slots__ = ("_walker",)
+
+    def __init__(self) -> None:
+        self._walker = _Walker()
+
+    def digest(self, closed_jaxpr: Any) -> str:
+        """Return the digest that `program_digest` would; raises what it does."""
+        return hashlib.sha256(_token_of(self._walker, closed_jaxpr, ())).hexdigest()
+
+
+def _token_of(walker: _Walker, closed_jaxpr: Any, hoisted_consts: Collection[int]) -> bytes:
     try:
-        token = walker.closed_jaxpr(closed_jaxpr, frozenset(hoisted_consts))
+        return walker.closed_jaxpr(closed_jaxpr, frozenset(hoisted_consts))
     except UnknownTypeError as error:
         raise KeyingError(
             f"digesting the program: expected effects and contexts that JAX defines, got {error.args[0]}",
@@ -67,12 +93,6 @@ def program_digest(closed_jaxpr: Any, *, hoisted_consts: Collection[int] = ()) -
             "digesting the program: expected fewer levels of nested jaxprs, got more than Python's stack holds",
             reason="nested too deeply",
         ) from error
-    return ProgramIdentity(
-        digest=hashlib.sha256(token).hexdigest(),
-        nr_eqns=walker.nr_eqns,
-        primitives=tuple(sorted({primitive.name for primitive in walker.primitives})),
-        custom_calls=tuple(sorted(walker.custom_calls)),
-    )
 
 
 class _Numbers(dict[Any, bytes]):

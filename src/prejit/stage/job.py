@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from prejit._jax import avals, executables, tracing
-from prejit._jax.shardings import placement_token
+from prejit._jax.shardings import describe_layout, describe_sharding, placement_token
 from prejit.config import settings
 from prejit.errors import KeyingError
 from prejit.key import ComponentKey, Ingredient, environment_ingredients, fingerprint, program_digest, treedef_token
@@ -92,11 +92,15 @@ class TracedJob:
         self.flat = flat
         self.name = name
         self.explicit = tuple([Ingredient(*pair) for pair in explicit])
-        self.devices = tracing.devices_of(flat) or [tracing.default_device()]
+        self.devices = (
+            tracing.devices_of(flat) or tracing.devices_of_options(program) or [tracing.default_device()]
+        )
         self.device = self.devices[0]
         self.lowered: Any = None
         limit = settings().hoist_bytes
-        self.hoisted = tuple([i for i, const in enumerate(program.consts) if tracing.hoistable_bytes(const) > limit])
+        has_options = bool(program.options or program.compiler_options)  # which lowering with more arguments would lose
+        hoistable = () if has_options else program.consts
+        self.hoisted = tuple([i for i, const in enumerate(hoistable) if tracing.hoistable_bytes(const) > limit])
 
     @lazy
     def in_avals(self) -> list[Any]:
@@ -124,8 +128,14 @@ class TracedJob:
                 Ingredient("in_avals", ", ".join(aval_text(aval) for aval in self.program.in_avals)),
                 *placement(self.flat),
                 *donation(self.program.donated),
+                *[Ingredient(name, option_text(name, values)) for name, values in self.program.options.items()],
             ),
-            environment=environment_ingredients(kind, platform=self.device.platform, devices=tuple(self.devices)),
+            environment=environment_ingredients(
+                kind,
+                platform=self.device.platform,
+                devices=tuple(self.devices),
+                compiler_options=dict(self.program.compiler_options) or None,
+            ),
         )
 
     @lazy
@@ -335,6 +345,19 @@ def placement(flat: Sequence[Any]) -> list[Ingredient]:
     """Return where committed arguments are, as ingredients."""
     placed = [(n, placement_token(value)) for n, value in enumerate(flat)]
     return [Ingredient(f"placement of {n}", token) for n, token in placed if token]
+
+
+def option_text(name: str, values: Sequence[Any]) -> str:
+    """Return an argument of `jax.jit` as canonical text.
+
+    Raises:
+        KeyingError: A sharding or layout has no description.
+    """
+    if name in ("in_shardings", "out_shardings"):
+        return json.dumps([describe_sharding(sharding) for sharding in values], sort_keys=True)
+    if name in ("in_layouts", "out_layouts"):
+        return json.dumps([describe_layout(layout) for layout in values], sort_keys=True)
+    return value_token(values).hex() if name == "mesh" else json.dumps(values)
 
 
 def donation(donated: Sequence[bool]) -> list[Ingredient]:

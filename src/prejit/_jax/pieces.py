@@ -1,0 +1,219 @@
+"""Take a jaxpr apart into equations, make jaxprs of some of them, and lower each on its own."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import core, dtypes
+from jax._src import mesh as mesh_lib
+from jax._src.interpreters import mlir, pxla
+from jax._src.interpreters import partial_eval as pe
+from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
+
+from prejit._jax.jaxprs import HOST_CALLBACKS, is_jaxpr, is_literal, open_jaxpr
+
+__all__ = [
+    "LoweredPiece",
+    "alone",
+    "bodies_of",
+    "close",
+    "has_host_code",
+    "inlinable_body",
+    "is_dropped",
+    "is_inexact",
+    "is_library_code",
+    "is_plain_boundary",
+    "literals_of",
+    "lower_piece",
+    "new_var",
+    "origin_of",
+    "physical_aval",
+    "result_handler",
+    "same_type",
+    "without_dead_code",
+]
+
+
+# 0.12 has one class for open and closed jaxprs.
+_CLOSED: Callable[..., Any] = getattr(core, "ClosedJaxpr", core.Jaxpr)
+
+
+def without_dead_code(closed_jaxpr: Any) -> tuple[Any, list[Any], list[bool]]:
+    """Leave out the equations that nothing needs.
+
+    Returns:
+        An open jaxpr whose first inputs are the constants and whose inputs are all there, used or not; the constants;
+        and which of the other inputs are used.
+    """
+    jaxpr, consts = open_jaxpr(closed_jaxpr)
+    everything = pe.convert_constvars_jaxpr(jaxpr)
+    alive, _ = pe.dce_jaxpr(everything, [True] * len(everything.outvars), True)
+    read = {atom for eqn in alive.eqns for atom in eqn.invars if not is_literal(atom)}
+    read.update(atom for atom in alive.outvars if not is_literal(atom))
+    return alive, consts, [var in read for var in alive.invars[len(consts) :]]
+
+
+def new_var(like: Any) -> Any:
+    """Make a variable of the type of another one."""
+    return core.Var(like.aval)
+
+
+def is_dropped(var: Any) -> bool:
+    """Say whether an equation's output is thrown away."""
+    return isinstance(var, core.DropVar)
+
+
+def same_type(one: Any, other: Any) -> bool:
+    """Say whether two types have one shape and dtype, so that a buffer of the one can hold the other."""
+    return one.shape == other.shape and one.dtype == other.dtype
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Say whether a dtype is a floating-point or complex one."""
+    return dtype is not None and dtypes.issubdtype(dtype, np.inexact)
+
+
+def physical_aval(aval: Any) -> Any:
+    """Return the type of the buffer behind a value, which for typed PRNG keys is an array of integers."""
+    return core.physical_aval(aval)
+
+
+def is_plain_boundary(aval: Any) -> bool:
+    """Say whether a value of this type can be handed from one executable to another as one buffer on one device."""
+    return (
+        type(aval) is core.ShapedArray
+        and aval.dtype != dtypes.float0
+        and all(isinstance(n, int) for n in aval.shape)
+        and aval.sharding.mesh.empty
+        and aval.memory_space == jax.memory.Space.Device
+    )
+
+
+def bodies_of(eqn: Any) -> list[Any]:
+    """Return the jaxprs, open or closed, among an equation's params."""
+    found: list[Any] = []
+    for value in eqn.params.values():
+        for part in value if isinstance(value, tuple | list) else (value,):
+            if is_jaxpr(part):
+                found.append(part)
+    return found
+
+
+_PACKAGE = str(Path(jax.__file__).parent)
+
+
+def origin_of(jaxpr: Any) -> str:
+    """Return the name and place of the function that a jaxpr, or the one it is a derivative of, was traced from."""
+    debug_info = getattr(open_jaxpr(jaxpr)[0], "debug_info", None)
+    return str(getattr(debug_info, "func_src_info", ""))
+
+
+def is_library_code(origin: str) -> bool:
+    """Say whether a function is JAX's own, by what `origin_of` returned."""
+    return _PACKAGE in origin
+
+
+def literals_of(eqn: Any) -> tuple[Any, ...]:
+    """Return the values written into an equation's inputs, and None for what it reads; hashable."""
+    return tuple([(type(atom.val), str(atom.val), atom.aval) if is_literal(atom) else None for atom in eqn.invars])
+
+
+def alone(eqn: Any) -> Any:
+    """Return a closed jaxpr of one equation, which reads a variable of its own for each input that is not a literal."""
+    reads = [atom if is_literal(atom) else new_var(atom) for atom in eqn.invars]
+    writes = [var for var in eqn.outvars if not is_dropped(var)]
+    return close([atom for atom in reads if not is_literal(atom)], writes, [eqn.replace(invars=reads)], "alone")
+
+
+def inlinable_body(eqn: Any) -> Any:
+    """Return the closed jaxpr that an equation calls, if its equations can stand in the equation's place; else None."""
+    params = eqn.params
+    if eqn.primitive.name in ("jit", "pjit"):
+        plain = (
+            all(isinstance(s, UnspecifiedValue) for s in (*params["in_shardings"], *params["out_shardings"]))
+            and all(layout is None for layout in (*params["in_layouts"], *params["out_layouts"]))
+            and params["ctx_mesh"].empty
+            and not any(params["donated_invars"])
+        )
+        return params["jaxpr"] if plain else None
+    if eqn.primitive.name in ("closed_call", "custom_jvp_call", "custom_vjp_call", "core_call"):
+        body = params.get("call_jaxpr", params.get("fun_jaxpr"))
+        return body if is_jaxpr(body) and len(open_jaxpr(body)[0].invars) == len(eqn.invars) else None
+    return None
+
+
+def has_host_code(eqn: Any) -> bool:
+    """Say whether an equation has an effect or runs Python of this process, itself or in a body."""
+    if eqn.effects or eqn.primitive.name in HOST_CALLBACKS:
+        return True
+    return any(any(map(has_host_code, open_jaxpr(body)[0].eqns)) for body in bodies_of(eqn))
+
+
+def close(
+    invars: Sequence[Any],
+    outvars: Sequence[Any],
+    eqns: Sequence[Any],
+    name: str,
+    consts: Mapping[Any, Any] | None = None,
+) -> Any:
+    """Make a closed jaxpr; `consts` are its constants by variable."""
+    constvars = list(consts or ())
+    debug_info = core.DebugInfo("jit", name, tuple([f"x{n}" for n in range(len(invars))]), None)
+    effects = pe.make_jaxpr_effects(constvars, invars, outvars, eqns)
+    jaxpr = core.Jaxpr(constvars, list(invars), list(outvars), list(eqns), effects, debug_info.with_unknown_names())
+    return _CLOSED(jaxpr, list((consts or {}).values()))
+
+
+class LoweredPiece:
+    """A lowered piece, with the parts of `jax.stages.Lowered` that this library reads."""
+
+    __slots__ = ("_lowering",)
+
+    def __init__(self, lowering: Any) -> None:
+        self._lowering = lowering
+
+    def compile(self) -> "CompiledPiece":
+        """Compile; the executable is the result's `_executable`."""
+        return CompiledPiece(self._lowering.compile())
+
+
+class CompiledPiece:
+    """A compiled piece, as `jax.stages.Compiled` holds it."""
+
+    __slots__ = ("_executable",)
+
+    def __init__(self, executable: Any) -> None:
+        self._executable = executable
+
+
+def lower_piece(
+    closed_jaxpr: Any, donated: Sequence[bool], name: str, device: Any, compiler_options: Iterable[tuple[str, Any]] = ()
+) -> LoweredPiece:
+    """Lower a closed jaxpr for one device, all of whose inputs and outputs are uncommitted there."""
+    nr_inputs, nr_outputs = len(closed_jaxpr.in_avals), len(closed_jaxpr.out_avals)
+    with jax.default_device(device):
+        lowering = pxla.lower_sharding_computation(
+            closed_jaxpr,
+            "jit",
+            name,
+            (UNSPECIFIED,) * nr_inputs,
+            (UNSPECIFIED,) * nr_outputs,
+            (None,) * nr_inputs,
+            (None,) * nr_outputs,
+            tuple(donated),
+            keep_unused=False,
+            context_mesh=mesh_lib.empty_concrete_mesh,
+            compiler_options_kvs=tuple(compiler_options),
+            lowering_platforms=None,
+            lowering_parameters=mlir.LoweringParameters(),
+            pgle_profiler=None,
+        )
+    return LoweredPiece(lowering)
+
+
+def result_handler(aval: Any, sharding: Any, *, is_committed: bool) -> Any:
+    """Return what turns the buffer of one output into the array that a user gets."""
+    handler: Callable[..., Any] = pxla.global_aval_to_result_handler
+    return handler(aval, sharding, is_committed)

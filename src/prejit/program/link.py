@@ -1,0 +1,200 @@
+"""From a traced program to a linked one: decide, partition, plan, get the executables, and put them together."""
+
+import warnings
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prejit import events
+from prejit._jax import pieces, running, tracing
+from prejit.config import Link, settings
+from prejit.errors import KeyingError, levels_to_user
+from prejit.key.program import ProgramDigester
+from prejit.program.partition import Segment, partition
+from prejit.program.plan import Layout, Unit, lay_out
+from prejit.program.policy import Chooser, limits_for, why_not_worth_it
+from prejit.program.run import Linked, Results
+from prejit.program.work import Estimator
+from prejit.stage.ladder import Bypass, Prepared
+from prejit.stage.segment import SegmentJob
+from prejit.stage.together import prepare_together
+
+__all__ = ["Drawn", "Whole", "draw", "link"]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Say why a program stays one module."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """A program with its plan, before anything is compiled.
+
+    Attributes:
+        name: For people.
+        layout: The plan.
+        consts: Values of the constants that are handed to segments.
+        segments: For each unit one of its segments.
+        used: Which inputs of the program are used.
+    """
+
+    name: str
+    layout: Layout
+    consts: tuple[Any, ...]
+    segments: tuple[Segment, ...]
+    used: tuple[bool, ...]
+
+
+def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Drawn | Whole:
+    """Decide whether a traced program is linked, and how.
+
+    Args:
+        program: The program.
+        flat: Its flat arguments, or their specs.
+        link: What the user asked for.
+    """
+    reason = why_whole(program, flat, link)
+    if reason:
+        return Whole(reason)
+    jaxpr, consts, used = pieces.without_dead_code(program.closed_jaxpr)
+    estimator, digester = Estimator(), ProgramDigester()
+    chooser = Chooser(jaxpr, limits_for(link), estimator, digester)
+    parts = partition(jaxpr, consts, chooser, settings().hoist_bytes)
+    if not all(pieces.is_plain_boundary(var.aval) for segment in parts.segments for var in _boundary(segment)):
+        return Whole("a value between two parts is not one plain array")
+    groups = [_group(segment, estimator, digester) for segment in parts.segments]
+    layout, segments = lay_out(parts, groups, program.donated)
+    reason = "" if link == "separate" else why_not_worth_it(layout)
+    if len(layout.calls) < 2:
+        reason = "nothing in it repeats"
+    return Whole(reason) if reason else Drawn(program.name, layout, parts.consts, tuple(segments), tuple(used))
+
+
+def why_whole(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> str:
+    """Say what keeps a program in one module whatever its parts are; an empty string if nothing does."""
+    if link in ("inline", "outline"):
+        return f"link={link!r}"
+    if program.is_high or program.is_capturing or any(isinstance(const, tracing.Tracer) for const in program.consts):
+        return "it closes over a value that is being traced, or holds values that only a trace has"
+    placed = [name for name in program.options if name != "keep_unused"]
+    if placed:
+        return f"it was given {' and '.join(placed)}"
+    devices = tracing.devices_of(flat) or [tracing.default_device()]
+    if len(devices) > 1 or tracing.has_mixed_devices(flat):
+        return "it runs on several devices, where a cut would stop the propagation of shardings"
+    if not all(map(tracing.is_plainly_placed, flat)):
+        return "an argument has a placement of its own"
+    if any(tracing.is_ref_effect(effect) for effect in program.effects):
+        return "it writes to a mutable array"
+    if link == "auto" and devices[0].platform != "cpu":
+        return f"on {devices[0].platform} linking has not been measured; link='separate' asks for it"
+    avals = [*program.in_avals, *program.out_avals]
+    if not all(map(pieces.is_plain_boundary, avals)):
+        return "an argument or a result is not one plain array"
+    if any(tracing.is_spread(const) for const in program.consts):
+        return "a constant is on several devices"
+    return ""
+
+
+def _boundary(segment: Segment) -> list[Any]:
+    return [*segment.invars, *segment.outvars]
+
+
+def _group(segment: Segment, estimator: Estimator, digester: ProgramDigester) -> tuple[Hashable, Unit]:
+    work = estimator.of_equations(segment.eqns)
+    digest = reason = ""
+    try:
+        digest = digester.digest(segment.closed_jaxpr())
+    except KeyingError as error:
+        reason = error.reason or str(error)
+    group: Hashable = digest
+    if not digest and len(segment.eqns) == 1:  # equal calls of one body that has no content to compare
+        (eqn,) = segment.eqns
+        group = (eqn.primitive, tuple(map(id, pieces.bodies_of(eqn))), pieces.literals_of(eqn), len(segment.outvars))
+        if not pieces.bodies_of(eqn):
+            group = id(segment)
+    elif not digest:
+        group = id(segment)
+    return group, Unit(segment.name, segment.kind, digest, reason, (), work.nr_equations, work.flops, work.seconds)
+
+
+def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> tuple[Linked, list[Prepared]]:
+    """Get the executables of a plan, from memory, from the store or by compiling, and link them.
+
+    Returns:
+        The linked program, and what it uses of the loaded executables.
+
+    Raises:
+        Exception: What JAX raises when it lowers or compiles a segment.
+    """
+    device = (tracing.devices_of(flat) or [tracing.default_device()])[0]
+    jobs = [
+        _job(unit, segment, device, program) for unit, segment in zip(drawn.layout.units, drawn.segments, strict=True)
+    ]
+    jobs.append(_guard_job(device))
+    executables: list[Any] = []
+    used: list[Prepared] = []
+    for job, outcome in zip(jobs, prepare_together(jobs, name=program.name), strict=True):
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, Bypass):
+            with events.own_compile():
+                executables.append(job.lower().compile()._executable)
+        else:
+            used.append(outcome)
+            executables.append(outcome.loaded.executable)
+    given_up, unused = tracing.donations(program, drawn.used)
+    if unused:
+        warn_of_unused_donations(unused)
+    results = Results(
+        program.traced.out_tree,
+        program.out_avals,
+        [running.single_device(device)] * len(program.out_avals),
+        is_committed=bool(tracing.devices_of(flat)),
+    )
+    place = running.on_device(device)
+    linked = Linked(
+        drawn.layout,
+        executables[:-1],
+        [place(const) for const in drawn.consts],
+        [job.out_avals for job in jobs[:-1]],
+        results,
+        device,
+        flat,
+        given_up,
+        executables[-1],
+    )
+    return linked, used
+
+
+def warn_of_unused_donations(avals: Sequence[Any]) -> None:
+    """Warn as JAX does of donated arguments whose buffers no result can take."""
+    warnings.warn(
+        f"Some donated buffers were not usable: {', '.join(str(aval) for aval in avals)}.\n"
+        "See an explanation at https://docs.jax.dev/en/latest/faq.html#buffer-donation.",
+        stacklevel=levels_to_user(),
+    )
+
+
+def _job(unit: Unit, segment: Segment, device: Any, program: tracing.TracedProgram) -> SegmentJob:
+    return SegmentJob(
+        name=segment.name,
+        digest=unit.digest,
+        in_avals=[var.aval for var in segment.invars],
+        out_avals=[atom.aval for atom in segment.results],
+        donated=unit.donated,
+        device=device,
+        closed_jaxpr=segment.closed_jaxpr,
+        compiler_options=program.compiler_options,
+        reason=unit.reason or None,
+    )
+
+
+def _guard_job(device: Any) -> SegmentJob:
+    """Make the job of the empty program that stands behind the C++ dispatch of linked ones."""
+    empty = pieces.close((), (), (), "guard")
+    digest = ProgramDigester().digest(empty)
+    return SegmentJob("guard", digest, (), (), (), device, lambda: empty)
