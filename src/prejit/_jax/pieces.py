@@ -1,5 +1,6 @@
 """Take a jaxpr apart into equations, make jaxprs of some of them, and lower each on its own."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,19 @@ __all__ = [
     "alone",
     "bodies_of",
     "close",
+    "flattened",
     "has_host_code",
     "inlinable_body",
     "is_dropped",
     "is_inexact",
     "is_library_code",
     "is_plain_boundary",
+    "jit_body",
+    "jit_params",
     "literals_of",
     "lower_piece",
     "new_var",
+    "nr_bytes",
     "origin_of",
     "physical_aval",
     "result_handler",
@@ -99,6 +104,54 @@ def bodies_of(eqn: Any) -> list[Any]:
             if is_jaxpr(part):
                 found.append(part)
     return found
+
+
+def jit_body(eqn: Any) -> Any:
+    """Return the closed jaxpr of a call of a jitted function that has no placement of its own; else None."""
+    return inlinable_body(eqn) if eqn.primitive.name in ("jit", "pjit") else None
+
+
+def jit_params(eqn: Any, closed_jaxpr: Any) -> dict[str, Any]:
+    """Return the params of a call of another body with the same inputs."""
+    nr_results = len(closed_jaxpr.out_avals)
+    return {
+        **eqn.params,
+        "jaxpr": closed_jaxpr,
+        "out_shardings": (UNSPECIFIED,) * nr_results,
+        "out_layouts": (None,) * nr_results,
+    }
+
+
+def flattened(jaxpr: Any) -> tuple[list[Any], list[Any]]:
+    """Return the equations and results of an open jaxpr with the bodies of its calls in the calls' place."""
+    eqns: list[Any] = []
+
+    def walk(current: Any, env: dict[Any, Any], depth: int) -> list[Any]:
+        def read(atom: Any) -> Any:
+            return atom if is_literal(atom) else env.get(atom, atom)
+
+        for eqn in current.eqns:
+            reads = [read(atom) for atom in eqn.invars]
+            body = inlinable_body(eqn)
+            inner, consts = (None, []) if body is None else open_jaxpr(body)
+            if inner is not None and not consts:
+                results = walk(inner, dict(zip(inner.invars, reads, strict=True)), depth + 1)
+                env.update(zip(eqn.outvars, results, strict=True))
+                continue
+            writes = eqn.outvars
+            if depth:  # the same body may be here a second time
+                writes = [var if is_dropped(var) else new_var(var) for var in eqn.outvars]
+                env.update(zip(eqn.outvars, writes, strict=True))
+            eqns.append(eqn.replace(invars=reads, outvars=writes))
+        return [read(atom) for atom in current.outvars]
+
+    return eqns, walk(jaxpr, {}, 0)
+
+
+def nr_bytes(var: Any) -> int:
+    """Return the size of a variable's value in bytes."""
+    aval = core.physical_aval(var.aval)
+    return math.prod(aval.shape) * aval.dtype.itemsize
 
 
 _PACKAGE = str(Path(jax.__file__).parent)

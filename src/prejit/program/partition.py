@@ -14,33 +14,16 @@ from typing import Any, Literal
 from prejit._jax import outline, pieces
 from prejit._jax.jaxprs import is_literal, open_jaxpr
 from prejit._jax.tracing import hoistable_bytes
+from prejit.program.primitives import MOVES, ROUNDED, SOFT
+from prejit.program.residuals import Choice, slim
 
-__all__ = ["Choice", "Kind", "Parts", "Segment", "partition"]
+__all__ = ["Kind", "Parts", "Segment", "partition"]
 
-Choice = Literal["unit", "inline", "glue"]
 Kind = Literal["unit", "glue", "effect"]
 
 _MAX_REPEATED = 48  # Equations that one segment repeats of earlier ones before it takes the value itself.
 _MAX_REPEATS = 3  # Segments that repeat one equation, unless what it computes is small.
 _SMALL = 1024  # elements
-
-# XLA contracts a product with the addition that follows it in one loop, and leaves out conversions there and back, so
-# what these compute in a loop is not what they would store. A sum is rounded the same way wherever it is used.
-_SOFT = frozenset(
-    {
-        "mul", "neg", "div", "convert_element_type", "reduce_precision", "integer_pow", "square", "sqrt", "rsqrt",
-        "exp", "exp2", "log", "log1p", "expm1", "pow", "tanh", "logistic", "sin", "cos", "tan", "erf", "erfc",
-        "atan2", "cbrt", "sinh", "cosh", "asinh", "acosh", "atanh", "complex", "conj",
-    }
-)  # fmt: skip
-# In types of fewer than 32 bits these too: XLA computes a loop in 32 bits and rounds at its end.
-_ROUNDED = frozenset({"add", "sub", "add_any", "max", "min", "select_n", "clamp", "abs"})
-_MOVES = frozenset(
-    {
-        "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose", "slice", "rev", "copy", "real", "imag",
-        "iota", "pad", "concatenate", "stop_gradient",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,9 +87,10 @@ def partition(jaxpr: Any, consts: Sequence[Any], choose: Callable[[Any], Choice]
     """
     flat = _Flat(jaxpr, consts)
     items, results = flat.expand(choose)
+    items, sunk = slim(items, results)
     values = dict(zip(flat.constvars, flat.consts, strict=True))
     embedded = {var: const for var, const in values.items() if hoistable_bytes(const) <= hoist_bytes}
-    segments, returned = _Arrangement(items, results, embedded).segments()
+    segments, returned = _Arrangement(items, results, sunk, embedded).segments()
     constvars = [var for var in values if var not in embedded]
     return Parts(
         consts=tuple([values[var] for var in constvars]),
@@ -169,8 +153,15 @@ def _read(env: dict[Any, Any], atom: Any) -> Any:
 class _Arrangement:
     """Units and effects in a row, with glue after each."""
 
-    def __init__(self, items: Iterable[tuple[Any, Choice]], results: Sequence[Any], embedded: dict[Any, Any]) -> None:
+    def __init__(
+        self,
+        items: Sequence[tuple[Any, Choice]],
+        results: Sequence[Any],
+        sunk: dict[Any, Any],
+        embedded: dict[Any, Any],
+    ) -> None:
         self._results = results
+        self._sunk = sunk
         self._embedded = embedded
         self._row: list[tuple[Kind, Any]] = []  # units and effects, in the program's order
         self._glue: list[list[Any]] = [[]]  # after how many of them it stands
@@ -188,7 +179,7 @@ class _Arrangement:
             self._glue.append([])
             place, is_soft = -len(self._row), False
         else:
-            place = max([abs(self._place.get(atom, 0)) for atom in eqn.invars if not is_literal(atom)], default=0)
+            place = max([abs(self._place.get(atom, 0)) for atom in self._reads(eqn)], default=0)
             self._glue[place].append(eqn)
             is_soft = self._is_soft(eqn)
         for var in eqn.outvars:
@@ -196,14 +187,46 @@ class _Arrangement:
             self._maker[var] = eqn
             self._soft[var] = is_soft
 
+    def _reads(self, eqn: Any) -> list[Any]:
+        """Return the variables that an equation reads, through the equations that are sunk into its segment."""
+        found: list[Any] = []
+        remaining = list(eqn.invars)
+        while remaining:
+            atom = remaining.pop()
+            if is_literal(atom):
+                continue
+            if atom in self._sunk:
+                remaining += self._sunk[atom].invars
+            else:
+                found.append(atom)
+        return found
+
+    def _with_sunk(self, eqns: Sequence[Any]) -> list[Any]:
+        """Return equations with those that are sunk to them, each before it is needed."""
+        if not self._sunk:
+            return list(eqns)
+        placed: dict[int, Any] = {}
+
+        def place(eqn: Any) -> None:
+            if id(eqn) in placed:
+                return
+            for atom in eqn.invars:
+                if not is_literal(atom) and atom in self._sunk:
+                    place(self._sunk[atom])
+            placed[id(eqn)] = eqn
+
+        for eqn in eqns:
+            place(eqn)
+        return list(placed.values())
+
     def _is_soft(self, eqn: Any) -> bool:
         name = eqn.primitive.name
-        if name in _MOVES:
+        if name in MOVES:
             return all(is_literal(atom) or self._soft.get(atom, False) for atom in eqn.invars)
         dtype = eqn.outvars[0].aval.dtype if eqn.outvars else None
         if not pieces.is_inexact(dtype):
             return False
-        return name in _SOFT or (name in _ROUNDED and dtype.itemsize < 4)
+        return name in SOFT or (name in ROUNDED and dtype.itemsize < 4)
 
     def _repeat_soft(self) -> None:
         """Repeat in each glue what XLA would have fused into it, as far as that is not much."""
@@ -261,8 +284,9 @@ class _Arrangement:
         """Make a segment of the equations that are needed, if any; what it reads is needed from then on."""
         alive: list[Any] = []
         inside: set[Any] = set()
-        for eqn in reversed(eqns):
-            is_own = self._place[eqn.outvars[0]] == place if eqn.outvars else True  # else it is repeated here
+        for eqn in reversed(self._with_sunk(eqns)):
+            # Else it is repeated here, or was sunk here.
+            is_own = self._place.get(eqn.outvars[0], None) == place if eqn.outvars else True
             if eqn.effects or any(var in inside or (is_own and var in needed) for var in eqn.outvars):
                 alive.append(eqn)
                 inside.update(atom for atom in eqn.invars if not is_literal(atom))
@@ -271,7 +295,7 @@ class _Arrangement:
         alive.reverse()
         made = {var: None for eqn in alive for var in eqn.outvars}
         reads = dict.fromkeys(atom for eqn in alive for atom in eqn.invars if not is_literal(atom) and atom not in made)
-        outvars = tuple([var for var in made if var in needed and self._place[var] == place])
+        outvars = tuple([var for var in made if var in needed and self._place.get(var, None) == place])
         consts, invars = self._split(reads)
         needed.difference_update(outvars)
         needed.update(invars)

@@ -9,8 +9,8 @@ from prejit._jax.jaxprs import open_jaxpr
 from prejit.config import Link
 from prejit.errors import KeyingError
 from prejit.key.program import ProgramDigester
-from prejit.program.partition import Choice
 from prejit.program.plan import Layout
+from prejit.program.residuals import Choice
 from prejit.program.work import Estimator, call_seconds
 
 __all__ = ["Chooser", "Limits", "limits_for", "why_not_worth_it"]

@@ -92,9 +92,7 @@ class TracedJob:
         self.flat = flat
         self.name = name
         self.explicit = tuple([Ingredient(*pair) for pair in explicit])
-        self.devices = (
-            tracing.devices_of(flat) or tracing.devices_of_options(program) or [tracing.default_device()]
-        )
+        self.devices = tracing.devices_of(flat) or tracing.devices_of_options(program) or [tracing.default_device()]
         self.device = self.devices[0]
         self.lowered: Any = None
         limit = settings().hoist_bytes
