@@ -44,3 +44,8 @@ def make_dispatcher(name: str, python: Callable[..., Any], miss: MissHandler) ->
 def forget(dispatcher: Any) -> None:
     """Drop the executables that a dispatcher has seen."""
     dispatcher._clear_cache()
+
+
+def cache_size(dispatcher: Any) -> int:
+    """Return how many signatures a dispatcher knows."""
+    return int(dispatcher._cache_size())

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
-from jax._src import core, dtypes, effects
+from jax._src import api, core, dtypes, effects
 from jax._src.interpreters import mlir
 from jax._src.layout import AutoLayout, Format, Layout
 from jax._src.linear_util import DebugInfo
@@ -97,7 +97,7 @@ def hlo_sharding(sharding: Any) -> tuple[bytes, list[Any]] | None:
 COPIED_ATTRIBUTES = frozenset({"_jit_info", "__signature__"})
 """Attributes that `functools.wraps` copies from a jitted function onto a wrapper of JAX's; they hold a file name."""
 
-_PJIT = type(jax.jit(lambda: None))
+_PJIT = type(api.jit(lambda: None))
 _SOURCE_FIELDS = frozenset({"fun_sourceinfo", "fun_signature"})
 
 

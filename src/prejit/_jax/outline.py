@@ -16,14 +16,14 @@ from jax._src import api, core, pjit
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 
-__all__ = ["Mark", "bind_marked", "can_outline", "mark_of", "unmarked"]
+__all__ = ["Mark", "bind_marked", "can_outline", "install", "mark_of", "marked", "unmarked"]
 
 
 class Mark(enum.Enum):
     """What the parameter `inline` of a call says about where the call is to stand.
 
-    `APART`: kept apart for XLA, as the library decided; `OUTLINE`: the same, as the user asked; `SEPARATE`: an executable
-    of its own where there can be one; `INLINE`: part of what is around it.
+    `APART`: kept apart for XLA, as the library decided; `OUTLINE`: the same, as the user asked; `SEPARATE`: an
+    executable of its own where there can be one; `INLINE`: part of what is around it.
     """
 
     APART = "apart"
@@ -54,6 +54,11 @@ def mark_of(eqn: Any) -> str:
     return "separate" if mark in (Mark.SEPARATE, Mark.SEPARATE_PLAIN) else mark.name.lower()
 
 
+def marked(eqn: Any) -> Any:
+    """Return a call of a jitted function marked as kept apart, or as it is where XLA would not take it so."""
+    return eqn.replace(params={**eqn.params, "inline": Mark.OUTLINE}) if _takes(eqn.params["jaxpr"]) else eqn
+
+
 def unmarked(eqn: Any) -> Any:
     """Return a call without its mark."""
     if not isinstance(eqn.params.get("inline"), Mark):
@@ -71,11 +76,14 @@ def can_outline(traced: Any) -> bool:
     in the types, in the body or around the call), and a call with `jax.random.split` in it never finishes compiling on
     CPU (seen with 0.12.0, without prejit too).
     """
+    return _takes(traced.jaxpr)
+
+
+def _takes(closed: Any) -> bool:
     if not _KNOWS_MARKS:
         return True
     if core.get_axis_env().axis_sizes or not jax.sharding.get_abstract_mesh().empty:
         return False
-    closed = traced.jaxpr
     typed = [aval for aval in (*closed.in_avals, *closed.out_avals) if isinstance(aval, core.ShapedArray)]
     return all(aval.sharding.mesh.empty for aval in typed) and not _is_refused(getattr(closed, "jaxpr", closed))
 
@@ -106,13 +114,14 @@ def bind_marked(traced: Any, flat: Sequence[Any], mark: Mark) -> Any:
     Returns:
         The result, as `jax.jit(f)` would give it.
     """
-    _install()
+    install()
     values = [*traced._consts, *flat]
     out = pjit.jit_p.bind(*values, **{**traced._params, "inline": mark})
     return jax.tree_util.tree_unflatten(traced.out_tree, out)
 
 
-def _install() -> None:
+def install() -> None:
+    """Have marked calls lowered as such; again does nothing."""
     global _is_installed
     if _is_installed:
         return

@@ -13,11 +13,12 @@ from jax._src.interpreters import mlir, pxla
 from jax._src.interpreters import partial_eval as pe
 from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
 
-from prejit._jax.jaxprs import HOST_CALLBACKS, is_jaxpr, is_literal, open_jaxpr
+from prejit._jax.jaxprs import HOST_CALLBACKS, is_jaxpr, is_literal, open_jaxpr, plain_literal
 
 __all__ = [
     "LoweredPiece",
     "alone",
+    "aval_bytes",
     "bodies_of",
     "close",
     "flattened",
@@ -37,6 +38,7 @@ __all__ = [
     "physical_aval",
     "result_handler",
     "same_type",
+    "with_equations",
     "without_dead_code",
 ]
 
@@ -98,12 +100,8 @@ def is_plain_boundary(aval: Any) -> bool:
 
 def bodies_of(eqn: Any) -> list[Any]:
     """Return the jaxprs, open or closed, among an equation's params."""
-    found: list[Any] = []
-    for value in eqn.params.values():
-        for part in value if isinstance(value, tuple | list) else (value,):
-            if is_jaxpr(part):
-                found.append(part)
-    return found
+    several = [value if isinstance(value, tuple | list) else (value,) for value in eqn.params.values()]
+    return [part for parts in several for part in parts if is_jaxpr(part)]
 
 
 def jit_body(eqn: Any) -> Any:
@@ -150,8 +148,13 @@ def flattened(jaxpr: Any) -> tuple[list[Any], list[Any]]:
 
 def nr_bytes(var: Any) -> int:
     """Return the size of a variable's value in bytes."""
-    aval = core.physical_aval(var.aval)
-    return math.prod(aval.shape) * aval.dtype.itemsize
+    return aval_bytes(var.aval)
+
+
+def aval_bytes(aval: Any) -> int:
+    """Return the size of a value of a type in bytes."""
+    physical = core.physical_aval(aval)
+    return math.prod(physical.shape) * physical.dtype.itemsize if hasattr(physical, "dtype") else 0
 
 
 _PACKAGE = str(Path(jax.__file__).parent)
@@ -170,7 +173,12 @@ def is_library_code(origin: str) -> bool:
 
 def literals_of(eqn: Any) -> tuple[Any, ...]:
     """Return the values written into an equation's inputs, and None for what it reads; hashable."""
-    return tuple([(type(atom.val), str(atom.val), atom.aval) if is_literal(atom) else None for atom in eqn.invars])
+    return tuple([_literal_token(atom) if is_literal(atom) else None for atom in eqn.invars])
+
+
+def _literal_token(atom: Any) -> tuple[Any, ...]:
+    value = np.asarray(plain_literal(atom.val))
+    return (type(atom.val), value.dtype, value.tobytes(), atom.aval)
 
 
 def alone(eqn: Any) -> Any:
@@ -217,6 +225,12 @@ def close(
     effects = pe.make_jaxpr_effects(constvars, invars, outvars, eqns)
     jaxpr = core.Jaxpr(constvars, list(invars), list(outvars), list(eqns), effects, debug_info.with_unknown_names())
     return _CLOSED(jaxpr, list((consts or {}).values()))
+
+
+def with_equations(closed_jaxpr: Any, eqns: Sequence[Any]) -> Any:
+    """Return a closed jaxpr with other equations between the same inputs and results."""
+    jaxpr, consts = open_jaxpr(closed_jaxpr)
+    return _CLOSED(jaxpr.replace(eqns=list(eqns)), consts)
 
 
 class LoweredPiece:

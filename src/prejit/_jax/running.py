@@ -1,11 +1,12 @@
 """Run loaded executables one after another with as little as possible between them.
 
-JAX's own call of an executable checks and places every argument again. Between the parts of one program there is nothing
-to check: a value is a buffer on the right device. So an executable is entered at its PJRT binding, and its raw results
-become arrays in C++.
+JAX's own call of an executable checks and places every argument again. Between the parts of one program there is
+nothing to check: a value is a buffer on the right device. So an executable is entered at its PJRT binding, and its raw
+results become arrays in C++.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -19,7 +20,10 @@ from jax._src.sharding_impls import make_single_device_sharding
 from prejit._jax.pieces import physical_aval
 
 __all__ = [
+    "check_given_up",
+    "costs",
     "enter",
+    "give_up",
     "guard",
     "is_as_needed",
     "kept_inputs",
@@ -141,22 +145,36 @@ def check_given_up(flat: Sequence[Any], given_up: Sequence[int]) -> None:
     for value in flat:
         if type(value) is array.ArrayImpl and value.is_deleted():
             value._check_if_deleted()
-    if len({*map(id, flat)}) < len(flat):
-        donated = [id(flat[n]) for n in given_up if isinstance(flat[n], jax.Array)]
-        everything = [*map(id, flat)]
-        for n in given_up:
-            if id(flat[n]) in donated and everything.count(id(flat[n])) > 1:
-                what = (
-                    "donate the same buffer twice"
-                    if donated.count(id(flat[n])) > 1
-                    else "donate a buffer which is also used by the same call"
-                )
-                raise jax.errors.JaxRuntimeError(
-                    f"INVALID_ARGUMENT: Attempt to {what} in Execute() (flattened argument {n})"
-                )
+    if len({*map(id, flat)}) == len(flat):
+        return
+    places = Counter(map(id, flat))
+    donated = Counter(id(flat[n]) for n in given_up)
+    for n in given_up:
+        if isinstance(flat[n], jax.Array) and places[id(flat[n])] > 1:
+            what = (
+                "the same buffer twice" if donated[id(flat[n])] > 1 else "a buffer which is also used by the same call"
+            )
+            raise jax.errors.JaxRuntimeError(
+                f"INVALID_ARGUMENT: Attempt to donate {what} in Execute() (flattened argument {n})"
+            )
 
 
 def give_up(value: Any) -> None:
     """Delete an argument whose buffer was given up, if no executable has taken it."""
     if isinstance(value, jax.Array) and not value.is_deleted():
         value.delete()
+
+
+def costs(executable: Any) -> dict[str, float]:
+    """Return XLA's estimate of one run of an executable; empty where the backend gives none."""
+    found = executable.cost_analysis() or {}
+    found = found[0] if isinstance(found, list) else found
+    return {name: float(value) for name, value in found.items() if value >= 0}
+
+
+def memory_stats(executable: Any) -> tuple[int, int]:
+    """Return the bytes that an executable takes for itself while it runs, and those of its code."""
+    stats = executable.memory_analysis()
+    if stats is None:
+        return 0, 0
+    return int(stats.temp_size_in_bytes), int(stats.generated_code_size_in_bytes)

@@ -1,5 +1,6 @@
 """What the library needs from JAX's tracing: who is tracing, what a call looks like, what a trace produced."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,8 +9,8 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src import api, core, dispatch, pjit, traceback_util
 from jax._src import config as jax_config
-from jax._src import core, dispatch, pjit, traceback_util
 from jax._src.array import ArrayImpl
 from jax._src.named_sharding import UnspecifiedValue
 from jax._src.state.types import RefEffect
@@ -41,6 +42,9 @@ def hide_frames(error: Exception) -> None:
         traceback = error.__traceback__
         error.__traceback__ = None if traceback is None else traceback.tb_next  # without this function's own frame
 
+
+plain_jit: Callable[..., Any] = api.jit
+"""JAX's own, whatever `jax.jit` is by now: a program may have put `prejit.jit` there."""
 
 Tracer = core.Tracer
 trace_context: Callable[[], Any] = jax_config.trace_context
@@ -149,6 +153,15 @@ def _options_of(params: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     return found
 
 
+def with_jaxpr(traced: Any, closed_jaxpr: Any) -> Any:
+    """Return a trace with another jaxpr of the same inputs and results in its place."""
+    other = copy.copy(traced)
+    other._params = {**traced._params, "jaxpr": closed_jaxpr}
+    if hasattr(other, "_lojax"):  # what it made of its jaxpr already
+        other._lojax = None
+    return other
+
+
 def lower_with_arguments(program: TracedProgram, hoisted: Sequence[int], flat: Sequence[Any]) -> Any:
     """Lower a traced program with some of its constants as leading arguments.
 
@@ -172,7 +185,7 @@ def lower_with_arguments(program: TracedProgram, hoisted: Sequence[int], flat: S
     # By type only: where a constant happens to be has no say in where a program runs.
     types = [aval_of(program.consts[i]) for i in hoisted]
     specs = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
-    return jax.jit(hoisting, donate_argnums=donated).lower(*specs, *flat)
+    return plain_jit(hoisting, donate_argnums=donated).lower(*specs, *flat)
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
@@ -222,7 +235,7 @@ def devices_of_options(program: TracedProgram) -> list[Any]:
 
 
 def is_plainly_placed(value: Any) -> bool:
-    """Say whether an argument is a whole array on one device, in that device's usual memory and layout, or no array yet."""
+    """Say whether an argument is no array yet, or a whole one on one device, in its usual memory and layout."""
     sharding = getattr(value, "sharding", None)
     if sharding is None:
         return True
@@ -317,6 +330,8 @@ __all__ = [
     "lower_with_arguments",
     "needs_plain_jit",
     "open_traced",
+    "plain_jit",
     "trace_context",
     "unnamed_arguments",
+    "with_jaxpr",
 ]

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from prejit._jax import tracing
+from prejit._jax.dispatch import cache_size
 from prejit._jax.environment import dispatch_token
 from prejit.component.dispatch import Dispatch
 from prejit.config import Link
@@ -116,7 +117,7 @@ class Core:
 
     def cache_size(self) -> int:
         """Return how many kinds of call the C++ dispatch knows."""
-        return sum(dispatch.call._cache_size() for dispatch in list(self._dispatches.values()))
+        return sum(cache_size(dispatch.call) for dispatch in list(self._dispatches.values()))
 
     def explicit_identity(self) -> tuple[tuple[str, str], ...]:
         """Return the ingredients that the user gave."""

@@ -7,8 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
-import jax
-
+from prejit._jax import tracing
 from prejit.component.core import Core, Options, as_hashable
 from prejit.component.wrapper import Component
 from prejit.config import Link
@@ -160,7 +159,9 @@ def component(
         "donate_argnames": donate_argnames,
     }
     # JAX's own checks of the function and of the numbers and names, in JAX's words.
-    plain = jax.jit(as_hashable(fun), **{name: value for name, value in given.items() if not _is_empty(value)})
+    plain = tracing.plain_jit(
+        as_hashable(fun), **{name: value for name, value in given.items() if not _is_empty(value)}
+    )
     options = Options(
         static_argnums=numbers_of(static_argnums),
         static_argnames=names_of(static_argnames),

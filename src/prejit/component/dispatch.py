@@ -59,7 +59,7 @@ class Dispatch:
 
     def fresh_jit(self) -> Any:
         """Return a new `jax.jit` of the function."""
-        return jax.jit(_make_body(self.core.function), **self.core.options.jit_arguments())
+        return tracing.plain_jit(_make_body(self.core.function), **self.core.options.jit_arguments())
 
     def forget(self) -> None:
         """Drop the executables; the next call looks them up again."""
@@ -129,6 +129,7 @@ class Dispatch:
         return prepared
 
     def traced_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> "TracedJob":
+        """Make the job of a call that is identified by its program."""
         from prejit.stage.job import TracedJob
 
         program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
@@ -181,8 +182,6 @@ class Dispatch:
             kwargs: The others.
             spelled: The call as the user spelled it, for which the compiled stage is to be.
         """
-        from prejit._jax import executables
-
         leaves = jax.tree_util.tree_leaves((args, kwargs))
         theirs = jax.tree_util.tree_leaves(spelled)
         if len(leaves) != len(theirs) or any(a is not b for a, b in zip(leaves, theirs, strict=True)):
@@ -191,9 +190,14 @@ class Dispatch:
             prepared = self.prepare(args, kwargs, leaves)
             if prepared is None:
                 return self.jitted.lower(*spelled[0], **spelled[1]).compile()
-            traced = self.jitted.trace(*args, **kwargs)
-            _, call = tracing.flatten(without_statics(*spelled))
-            return executables.as_compiled(prepared.loaded.executable, prepared.const_args, traced, call)
+            return self.as_compiled(prepared, self.jitted.trace(*args, **kwargs), spelled)
+
+    def as_compiled(self, prepared: Any, traced: Any, spelled: Call) -> Any:
+        """Return what was prepared as JAX's own stage."""
+        from prejit._jax import executables
+
+        _, call = tracing.flatten(without_statics(*spelled))
+        return executables.as_compiled(prepared.loaded.executable, prepared.const_args, traced, call)
 
     def key_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ComponentKey":
         """Return the key of a call's executable."""

@@ -58,7 +58,7 @@ class Wrapper(Generic[P, R]):
     __wrapped__: Callable[P, R]
 
     def __init__(self, function: Callable[P, R], core: Core) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(cast("Any", self), function)
         self._core = core
 
     @tracing.api_boundary
@@ -141,7 +141,7 @@ class Wrapper(Generic[P, R]):
     def __get__(self: "Wrapper[Concatenate[T, Q], R]", instance: T, owner: type | None = None) -> Callable[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind as a method."""
-        bound: Any = self if instance is None else types.MethodType(self, instance)
+        bound: Any = self if instance is None else types.MethodType(cast("Any", self), instance)
         return bound
 
     def __reduce__(self) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
-import jax
-
+from prejit._jax import tracing
 from prejit.component.core import as_hashable
 from prejit.component.decorator import check_word, names_of, numbers_of
 from prejit.config import Link
@@ -73,11 +72,11 @@ def jit(
 ) -> Any:
     """Compile a program in parts that are kept and linked; a drop-in for the outermost `jax.jit`.
 
-    The parts that repeat, calls of components and of inner `jax.jit` functions, are compiled once each, in parallel, and
-    kept in the store; the program then calls them one after another. An edit to one part compiles that part, and two
-    programs share what they have in common. Where that does not pay or can't be done, the program is one module, kept
-    in the store as a whole. Under `jax.jit`, `jax.vmap`, `jax.grad` and every other transformation it is what `jax.jit`
-    of the function would be.
+    The parts that repeat, calls of components and of inner `jax.jit` functions, are compiled once each, in parallel,
+    and kept in the store; the program then calls them one after another. An edit to one part compiles that part, and
+    two programs share what they have in common. Where that does not pay or can't be done, the program is one module,
+    kept in the store as a whole. Under `jax.jit`, `jax.vmap`, `jax.grad` and every other transformation it is what
+    `jax.jit` of the function would be.
 
     Args:
         fun: The function; decorated directly or through `jit(...)`.
@@ -128,7 +127,7 @@ def jit(
     if fun is _UNSET:
 
         def decorate(function: Callable[..., Any]) -> Any:
-            given = {name: value for name, value in settings.items() if value is not _UNSET}
+            given: dict[str, Any] = {name: value for name, value in settings.items() if value is not _UNSET}
             return jit(function, **given, link=link)
 
         return decorate
@@ -142,7 +141,7 @@ def jit(
         and not (value is None and name not in ("in_shardings", "out_shardings"))
         and not (name in defaults and value is defaults[name])
     }
-    plain = jax.jit(as_hashable(fun), **given)  # JAX's own checks, in JAX's words
+    plain = tracing.plain_jit(as_hashable(fun), **given)  # JAX's own checks, in JAX's words
     options = JitOptions(
         static_argnums=numbers_of(static_argnums),
         static_argnames=names_of(static_argnames),

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from prejit import events
 from prejit._jax import tracing
+from prejit._jax.running import Found
 from prejit.component.core import Core, Options
-from prejit.component.dispatch import Dispatch
-from prejit.config import settings
+from prejit.component.dispatch import Call, Dispatch
+from prejit.config import Link, settings
 from prejit.errors import LinkWarning, levels_to_user
 
 if TYPE_CHECKING:
-    from prejit.program.link import Drawn, Whole
+    from prejit.program.link import Drawn, Ready, Whole
+    from prejit.program.report import Plan
 
 __all__ = ["JitOptions", "ProgramCore"]
 
@@ -47,10 +50,14 @@ class ProgramCore(Core):
 
     def answer(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of a call, which the C++ dispatch gives, or the linked program that it found."""
-        from prejit._jax.running import Found
-
         out = call(*args, **kwargs)
         return out.program.run_call(args, kwargs) if type(out) is Found else out
+
+    def plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Plan":
+        """Return what is done with a kind of call."""
+        dispatch = self.dispatch()
+        assert isinstance(dispatch, ProgramDispatch)
+        return dispatch.plan(args, kwargs)
 
 
 class ProgramDispatch(Dispatch):
@@ -62,45 +69,90 @@ class ProgramDispatch(Dispatch):
 
     def answer(self, prepared: Any, leaves: list[Any]) -> tuple[Any, Any, bool]:
         """Run what was prepared, and return the result with what the C++ dispatch needs next time."""
-        from prejit.program.run import Linked
+        from prejit.program.link import Ready
 
-        if not isinstance(prepared, Linked):
+        if not isinstance(prepared, Ready):
             return super().answer(prepared, leaves)
-        out = jax.tree_util.tree_unflatten(prepared.out_tree, prepared.run(leaves))
-        return out, prepared.fastpath(len(leaves)), False
+        linked = prepared.linked
+        out = jax.tree_util.tree_unflatten(linked.out_tree, linked.run(leaves))
+        return out, linked.fastpath(len(leaves)), False
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Get what runs a kind of call that is new, or None where it runs as under `jax.jit`."""
-        from prejit.program.link import Drawn, link
         from prejit.stage.job import TracedJob
         from prejit.stage.ladder import Bypass, prepare
 
         if tracing.has_mixed_devices(leaves):
             return None  # JAX refuses, naming the arguments
         program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
-        drawn = self.draw(program, leaves)
-        if isinstance(drawn, Drawn):
-            try:
-                linked, used = link(drawn, program, leaves)
-            except Exception as error:  # noqa: BLE001  # whatever XLA has against a part, it may take the whole
-                self._report(error)
-            else:
-                for part in used:
-                    part.loaded.used_by(self)
-                    self.core.seen_keys.add(part.key.digest)
-                return linked
+        drawn = self._draw(program, leaves)
+        ready = self._link(drawn, program, leaves)
+        if ready is not None:
+            return ready
+        if self._asked() == "outline":
+            from prejit.program.apart import with_parts_apart
+
+            program = with_parts_apart(program)
         prepared = prepare(TracedJob(program, leaves, self.core.name))
         if isinstance(prepared, Bypass):
             return None
         self.core.seen_keys.add(prepared.key.digest)
         return prepared
 
-    def draw(self, program: tracing.TracedProgram, leaves: list[Any]) -> "Drawn | Whole":
-        """Decide how a traced call is linked."""
+    def as_compiled(self, prepared: Any, traced: Any, spelled: Call) -> Any:
+        """Return what was prepared as JAX's own stage."""
+        from prejit.program.link import Ready
+        from prejit.program.report import as_compiled
+
+        if not isinstance(prepared, Ready):
+            return super().as_compiled(prepared, traced, spelled)
+        return as_compiled(prepared, traced, self.plan(*spelled))
+
+    def plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Plan":
+        """Return what is done with a kind of call, without compiling anything."""
+        from prejit.program.report import make_plan
+
+        leaves = jax.tree_util.tree_leaves((args, kwargs))
+        with events.attributed_to(self.core.tally):
+            program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
+            drawn = self._draw(program, leaves)
+
+        def executables() -> list[Any]:
+            from prejit.program.link import Ready
+
+            with events.attributed_to(self.core.tally):
+                prepared = self.prepare(args, kwargs, leaves)
+            if isinstance(prepared, Ready):
+                return list(prepared.executables)
+            if prepared is None:
+                return [self.jitted.lower(*args, **kwargs).compile()._executable]
+            return [prepared.loaded.executable]
+
+        return make_plan(self.core.name, self._asked(), drawn, program, executables)
+
+    def _asked(self) -> Link:
+        link = self.core.options.link
+        return settings().link if link == "auto" else link
+
+    def _draw(self, program: tracing.TracedProgram, leaves: list[Any]) -> "Drawn | Whole":
         from prejit.program.link import draw
 
-        link = self.core.options.link
-        return draw(program, leaves, settings().link if link == "auto" else link)
+        return draw(program, leaves, self._asked())
+
+    def _link(self, drawn: "Drawn | Whole", program: tracing.TracedProgram, leaves: list[Any]) -> "Ready | None":
+        from prejit.program.link import Whole, link
+
+        if isinstance(drawn, Whole):
+            return None
+        try:
+            ready = link(drawn, program, leaves)
+        except Exception as error:  # noqa: BLE001  # whatever XLA has against a part, it may take the whole
+            self._report(error)
+            return None
+        for part in ready.used:
+            part.loaded.used_by(self)
+            self.core.seen_keys.add(part.key.digest)
+        return ready
 
     def _report(self, error: Exception) -> None:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

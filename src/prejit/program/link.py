@@ -12,14 +12,14 @@ from prejit.errors import KeyingError, levels_to_user
 from prejit.key.program import ProgramDigester
 from prejit.program.partition import Segment, partition
 from prejit.program.plan import Layout, Unit, lay_out
-from prejit.program.policy import Chooser, limits_for, why_not_worth_it
+from prejit.program.policy import Chooser, judge, limits_for
 from prejit.program.run import Linked, Results
 from prejit.program.work import Estimator
 from prejit.stage.ladder import Bypass, Prepared
 from prejit.stage.segment import SegmentJob
 from prejit.stage.together import prepare_together
 
-__all__ = ["Drawn", "Whole", "draw", "link"]
+__all__ = ["Drawn", "Ready", "Whole", "draw", "link"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Drawn:
 
     Attributes:
         name: For people.
+        reason: Why the program is linked.
         layout: The plan.
         consts: Values of the constants that are handed to segments.
         segments: For each unit one of its segments.
@@ -42,10 +43,28 @@ class Drawn:
     """
 
     name: str
+    reason: str
     layout: Layout
     consts: tuple[Any, ...]
     segments: tuple[Segment, ...]
     used: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A linked program with what it holds.
+
+    Attributes:
+        linked: What runs.
+        executables: The executable of each unit.
+        used: Those of them that are in the bounded cache of loaded executables.
+        device: Where it runs.
+    """
+
+    linked: Linked
+    executables: tuple[Any, ...]
+    used: tuple[Prepared, ...]
+    device: Any
 
 
 def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Drawn | Whole:
@@ -67,10 +86,14 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
         return Whole("a value between two parts is not one plain array")
     groups = [_group(segment, estimator, digester) for segment in parts.segments]
     layout, segments = lay_out(parts, groups, program.donated)
-    reason = "" if link == "separate" else why_not_worth_it(layout)
+    pays, reason = judge(layout)
     if len(layout.calls) < 2:
-        reason = "nothing in it repeats"
-    return Whole(reason) if reason else Drawn(program.name, layout, parts.consts, tuple(segments), tuple(used))
+        return Whole("there is nothing in it to cut at")
+    if link == "separate":
+        reason = "asked for"
+    elif not pays:
+        return Whole(reason)
+    return Drawn(program.name, reason, layout, parts.consts, tuple(segments), tuple(used))
 
 
 def why_whole(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> str:
@@ -110,22 +133,29 @@ def _group(segment: Segment, estimator: Estimator, digester: ProgramDigester) ->
         digest = digester.digest(segment.closed_jaxpr())
     except KeyingError as error:
         reason = error.reason or str(error)
-    group: Hashable = digest
-    if not digest and len(segment.eqns) == 1:  # equal calls of one body that has no content to compare
-        (eqn,) = segment.eqns
-        group = (eqn.primitive, tuple(map(id, pieces.bodies_of(eqn))), pieces.literals_of(eqn), len(segment.outvars))
-        if not pieces.bodies_of(eqn):
-            group = id(segment)
-    elif not digest:
-        group = id(segment)
+    group: Hashable = digest or _likeness(segment)
     return group, Unit(segment.name, segment.kind, digest, reason, (), work.nr_equations, work.flops, work.seconds)
 
 
-def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> tuple[Linked, list[Prepared]]:
+def _likeness(segment: Segment) -> Hashable:
+    """Return what equal calls have in common where their body has no content to compare: it is one object then."""
+    if len(segment.eqns) != 1 or not pieces.bodies_of(segment.eqns[0]):
+        return id(segment)
+    (eqn,) = segment.eqns
+    places = {var: n for n, var in enumerate(segment.invars)}
+    reads = [
+        literal or (places[atom] if atom in places else ("const", id(segment.consts[atom])))
+        for atom, literal in zip(eqn.invars, pieces.literals_of(eqn), strict=True)
+    ]
+    writes = [eqn.outvars.index(var) for var in segment.outvars]
+    return (eqn.primitive, tuple(map(id, pieces.bodies_of(eqn))), tuple(reads), tuple(writes))
+
+
+def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "Ready":
     """Get the executables of a plan, from memory, from the store or by compiling, and link them.
 
     Returns:
-        The linked program, and what it uses of the loaded executables.
+        The linked program with its executables.
 
     Raises:
         Exception: What JAX raises when it lowers or compiles a segment.
@@ -167,7 +197,7 @@ def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> t
         given_up,
         executables[-1],
     )
-    return linked, used
+    return Ready(linked, tuple(executables[:-1]), tuple(used), device)
 
 
 def warn_of_unused_donations(avals: Sequence[Any]) -> None:

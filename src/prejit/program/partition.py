@@ -223,10 +223,8 @@ class _Arrangement:
         name = eqn.primitive.name
         if name in MOVES:
             return all(is_literal(atom) or self._soft.get(atom, False) for atom in eqn.invars)
-        dtype = eqn.outvars[0].aval.dtype if eqn.outvars else None
-        if not pieces.is_inexact(dtype):
-            return False
-        return name in SOFT or (name in ROUNDED and dtype.itemsize < 4)
+        dtype: Any = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
+        return pieces.is_inexact(dtype) and (name in SOFT or (name in ROUNDED and dtype.itemsize < 4))
 
     def _repeat_soft(self) -> None:
         """Repeat in each glue what XLA would have fused into it, as far as that is not much."""
@@ -257,14 +255,16 @@ class _Arrangement:
     def segments(self) -> tuple[list[Segment], list[Any]]:
         """Return the segments in order, and the variables that hold the program's results."""
         returned: list[Any] = []
+        seen: set[Any] = set()
         copied: list[Any] = []  # atoms that are returned as they are: inputs, literals, results given twice
         copies: list[Any] = []
         for atom in self._results:
-            if is_literal(atom) or atom not in self._place or atom in returned:
+            if is_literal(atom) or atom not in self._place or atom in seen:
                 copied.append(atom)
                 copies.append(pieces.new_var(atom))
                 returned.append(copies[-1])
             else:
+                seen.add(atom)
                 returned.append(atom)
         backwards: list[Segment] = []
         needed = {var for var in returned if var in self._place}

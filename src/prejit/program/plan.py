@@ -88,11 +88,17 @@ class Layout:
         Raises:
             KeyError, TypeError, ValueError: The data is not a plan.
         """
-        units = tuple([Unit(**{**unit, "donated": tuple(unit["donated"])}) for unit in data["units"]])
-        calls = tuple(
-            [Call(**{**call, "reads": tuple(call["reads"]), "frees": tuple(call["frees"])}) for call in data["calls"]]
-        )
-        layout = cls(**{**data, "units": units, "calls": calls, "returns": tuple(data["returns"])})
+        units: list[dict[str, Any]] = [{**unit, "donated": tuple(unit["donated"])} for unit in data["units"]]
+        calls: list[dict[str, Any]] = [
+            {**call, "reads": tuple(call["reads"]), "frees": tuple(call["frees"])} for call in data["calls"]
+        ]
+        parts: dict[str, Any] = {
+            **data,
+            "units": tuple([Unit(**unit) for unit in units]),
+            "calls": tuple([Call(**call) for call in calls]),
+            "returns": tuple(data["returns"]),
+        }
+        layout = cls(**parts)
         layout.check()
         return layout
 

@@ -13,7 +13,7 @@ from prejit.program.plan import Layout
 from prejit.program.residuals import Choice
 from prejit.program.work import Estimator, call_seconds
 
-__all__ = ["Chooser", "Limits", "limits_for", "why_not_worth_it"]
+__all__ = ["Chooser", "Limits", "judge", "limits_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +38,21 @@ _ASKED = Limits(min_equations=2, large_equations=400, max_overhead=float("inf"))
 MIN_SAVED_EQUATIONS = 150  # XLA compiles some 500 to 2,000 equations a second on one core
 
 
-def why_not_worth_it(layout: Layout) -> str:
-    """Say why linking a program would not pay, by what it saves in compiling and costs in running; else return ""."""
+def judge(layout: Layout) -> tuple[bool, str]:
+    """Say whether linking a program pays, by what it saves in compiling and costs in running, and why."""
     nr_calls = Counter(call.unit for call in layout.calls)
     repeated = sum((nr_calls[n] - 1) * unit.nr_equations for n, unit in enumerate(layout.units))
     apart = sum(unit.nr_equations for unit in layout.units if unit.kind == "unit" and unit.digest)
     is_hosting = any(unit.kind == "effect" for unit in layout.units)
     kept = sum(unit.nr_equations for unit in layout.units if unit.digest) if is_hosting else 0
     if max(repeated, kept, apart if apart >= _AUTO.large_equations else 0) < MIN_SAVED_EQUATIONS:
-        return f"too little in it repeats: {repeated} equations"
+        return False, f"too little in it repeats: {repeated} equations"
     run_s = sum(layout.units[call.unit].seconds for call in layout.calls)
     call_s = sum(call_seconds(len(call.reads) + call.nr_results) for call in layout.calls)
-    if call_s > _AUTO.max_overhead * run_s:
-        return f"calling {len(layout.calls)} executables would take {100 * call_s / max(run_s, 1e-9):.0f} % of a run"
-    return ""
+    share = call_s / max(run_s, 1e-9)
+    if share > _AUTO.max_overhead:
+        return False, f"calling {len(layout.calls)} executables would take {share:.0%} of a run"
+    return True, f"{repeated} equations need not be compiled again, calling takes {share:.1%} of a run"
 
 
 def limits_for(link: Link) -> Limits:

@@ -10,6 +10,7 @@ what the unit hands on anyway, or at the result of a product, reduction or the l
 replaces. Such results XLA stores in any case, so nothing changes but where the chain is computed.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,6 +25,7 @@ Choice = Literal["unit", "inline", "glue"]
 Item = tuple[Any, Choice]
 
 _MAX_CHAIN = 40  # equations
+_MAX_DEPTH = 3  # units through which one chain may reach back
 _MAX_SHARE = 1 / 3  # of what is not handed on any more may be handed on instead
 
 
@@ -60,6 +62,10 @@ def slim(items: Sequence[Item], results: Sequence[Any]) -> tuple[list[Item], dic
         for every reader of its own.
     """
     returned = {atom for atom in results if not is_literal(atom)}
+    # What several read is stored: else each would compute it again, and what the next unit hands on would be computed
+    # from the beginning of the program.
+    readers = Counter(atom for eqn, _ in items for atom in {a for a in eqn.invars if not is_literal(a)})
+    depths: dict[Any, int] = {}
     known: dict[Any, _Slim | None] = {}
     held: list[Any] = []
     slimmed: list[Item] = []
@@ -69,13 +75,18 @@ def slim(items: Sequence[Item], results: Sequence[Any]) -> tuple[list[Item], dic
         if body is None or pieces.has_host_code(eqn):
             slimmed.append((eqn, choice))
             continue
-        stays = tuple([var in returned or pieces.is_dropped(var) for var in eqn.outvars])
+        stays = tuple([var in returned or pieces.is_dropped(var) or readers[var] > 1 for var in eqn.outvars])
         key = (id(body), stays)
         if key not in known:
             held.append(body)
             known[key] = _slim(eqn, body, stays)
         found = known[key]
-        slimmed.append((eqn if found is None else _apply(found, eqn, sunk), choice))
+        depth = 1 + max([depths.get(atom, 0) for atom in eqn.invars if not is_literal(atom)], default=0)
+        if found is not None and depth <= _MAX_DEPTH:
+            before = len(sunk)
+            eqn = _apply(found, eqn, sunk)
+            depths.update(dict.fromkeys(list(sunk)[before:], depth))
+        slimmed.append((eqn, choice))
     return slimmed, sunk
 
 
@@ -121,7 +132,7 @@ def _slim(eqn: Any, body: Any, stays: Sequence[bool]) -> _Slim | None:
 
 
 def _chain(var: Any, makers: dict[Any, Any]) -> tuple[frozenset[Any], set[int]] | None:
-    """Return where the chain of cheap equations that ends in a variable starts, and the equations; None if it is none."""
+    """Return where the cheap equations that end in a variable start, and these equations; None if there are none."""
     leaves: set[Any] = set()
     chain: set[int] = set()
     remaining = [var]

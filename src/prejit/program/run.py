@@ -46,14 +46,16 @@ class Linked:
         out_avals: For each unit the types of its results.
         results: What the user gets.
         device: Where the program runs.
-        flat: Arguments of the kind that it is for.
+        flat: Arguments of the kind that it is for, or their specs.
         given_up: Positions of the arguments whose buffers the caller gives up.
         empty: A loaded executable without inputs and results.
 
     **Threads**: any.
     """
 
-    __slots__ = ("__weakref__", "_given_up", "_placed", "_registers", "_steps", "_take_results", "empty", "layout", "out_tree")  # fmt: skip
+    __slots__ = (
+        "__weakref__", "_given_up", "_placed", "_registers", "_steps", "_take_results", "empty", "layout", "out_tree",
+    )  # fmt: skip
 
     def __init__(
         self, layout: Layout, executables: Sequence[Any], consts: Sequence[Any], out_avals: Sequence[Sequence[Any]],
@@ -66,7 +68,10 @@ class Linked:
         place = running.on_device(device)
         self._registers = [*consts, *[None] * (layout.nr_registers - len(consts))]
         self._placed: list[tuple[int, Callable[[Any], Any]]] = [
-            (n, place) for n, value in enumerate(flat) if not running.is_as_needed(value, device)
+            (n, place)
+            for n, value in enumerate(flat)
+            if not running.is_as_needed(value, device)
+            if not isinstance(value, jax.ShapeDtypeStruct)  # who links for specs hands over arrays on the device
         ]
         self._given_up = tuple(given_up)
         final = dict(

@@ -112,12 +112,12 @@ class Estimator:
 
 
 def _dot_flops(eqn: Any, nr_elements: int) -> float:
-    numbers = eqn.params.get("dimension_numbers")
-    if not isinstance(numbers, tuple):
-        return 2.0 * nr_elements * eqn.invars[0].aval.shape[-1]
-    (contracting, _), _ = numbers
+    numbers: Any = eqn.params.get("dimension_numbers")
     shape = eqn.invars[0].aval.shape
-    return 2.0 * nr_elements * prod(shape[axis] for axis in contracting)
+    if eqn.primitive.name != "dot_general":
+        return 2.0 * nr_elements * shape[-1]
+    contracting: tuple[int, ...] = numbers[0][0]
+    return 2.0 * nr_elements * prod([shape[axis] for axis in contracting])
 
 
 def _conv_flops(eqn: Any, nr_elements: int) -> float:

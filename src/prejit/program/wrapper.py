@@ -1,13 +1,19 @@
 """The object that `prejit.jit` returns."""
 
-from typing import ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from prejit._jax import tracing
 from prejit._jax.environment import dispatch_token
 from prejit._jax.running import Found
 from prejit.component.core import DIRECTLY_TAKEN
 from prejit.component.wrapper import Wrapper
-from prejit.config import is_enabled
+from prejit.config import is_enabled, override, settings
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from prejit.program.dispatch import ProgramCore
+    from prejit.program.report import Plan
 
 __all__ = ["Program"]
 
@@ -46,6 +52,55 @@ class Program(Wrapper[P, R]):
             return f"<PjitFunction of {self.__wrapped__!r}>"
         except Exception:  # noqa: BLE001  # the function's own repr failed, or it was deleted
             return "<PjitFunction>"
+
+    @tracing.api_boundary
+    def plan(self, *args: P.args, **kwargs: P.kwargs) -> "Plan":
+        """Return what is done with a kind of call: which parts there are, how often each is called, and why.
+
+        Args:
+            *args: Arrays, or `jax.ShapeDtypeStruct` in their place.
+            **kwargs: The same by name.
+
+        Returns:
+            A `Plan`. Nothing is compiled for it, only for its `cost_analysis()` and `memory_analysis()`.
+
+        Example:
+            >>> import jax, prejit
+            >>> step = prejit.jit(lambda x: x * 2)
+            >>> step.plan(jax.ShapeDtypeStruct((3,), "float32")).is_linked
+            False
+        """
+        core = cast("ProgramCore", self._core)
+        bound = core.binder.bind(args, kwargs)
+        return core.plan(*((args, kwargs) if bound is None else core.normalize(*bound)))
+
+    def warm(self, *args: Any, progress: bool = True, background: bool = False, **kwargs: Any) -> "Future[None]":
+        """Compile a kind of call, or load it from the store, before it is needed.
+
+        Args:
+            *args: Arrays, or `jax.ShapeDtypeStruct` in their place.
+            progress: Whether a line on the terminal shows what compiles.
+            background: Whether to return at once.
+            **kwargs: The same by name.
+
+        Returns:
+            A future without a result, done when the executables are in memory; it raises what compiling raised.
+
+        **Blocks**: unless in the background. **Threads**: in the background, one of its own under the caller's JAX
+        contexts; a call meanwhile waits for what compiles already.
+
+        Example:
+            >>> import jax, prejit
+            >>> prejit.jit(lambda x: x * 2).warm(jax.ShapeDtypeStruct((3,), "float32")).done()
+            True
+        """
+        from prejit.program.warm import warm
+
+        def compile_all() -> None:
+            with override(progress=settings().progress if progress else "off"):
+                self.compile(*args, **kwargs)
+
+        return warm(compile_all, is_background=background)
 
     def clear_cache(self) -> None:
         """Forget traces and executables, as the same method of `jax.jit`'s does; the store keeps its entries."""

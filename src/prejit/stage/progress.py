@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from prejit.config import settings
+from prejit.stage.abandoned import left_behind
 
 __all__ = ["Group", "compiling", "group"]
 
@@ -136,19 +137,18 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def compiling(name: str) -> Generator[None]:
     """Show that something compiles, for how long, and how many others do, until the block ends."""
-    if not _is_shown():
-        yield
-        return
     unit = _Unit(name, _here.get())
-    # A compile that an interrupt left behind goes on, and is nobody's news any more.
-    if unit.group is not None and unit.group not in _display.items:
-        yield
-        return
-    _display.enter(unit)
-    try:
-        yield
-    finally:
-        _display.leave(unit)
+    # What an interrupt left behind goes on compiling, and is nobody's news any more.
+    is_news = _is_shown() and (unit.group is None or unit.group in _display.items)
+    with left_behind():
+        if not is_news:
+            yield
+            return
+        _display.enter(unit)
+        try:
+            yield
+        finally:
+            _display.leave(unit)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A segment of a program on its way to an executable: known by its digest, lowered only when it is nowhere to be had."""
+"""A segment of a program on its way to an executable: known by its digest, lowered only when nobody has it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -2,15 +2,18 @@
 
 import os
 import queue
+import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextvars import Context, copy_context
+from contextvars import copy_context
+from typing import cast
 
 from prejit import events
 from prejit._jax.threads import ThreadState
 from prejit.config import settings
 from prejit.stage import ladder
+from prejit.stage.abandoned import Helper, StoppableJob, helping
 from prejit.stage.job import Job
 from prejit.stage.ladder import Bypass, Prepared
 from prejit.stage.progress import Group, group
@@ -45,6 +48,8 @@ def prepare_together(jobs: Sequence[Job], *, name: str) -> list[Outcome]:
 
 
 def _nr_usable_cpus() -> int:
+    if sys.version_info >= (3, 13):
+        return os.process_cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -60,22 +65,26 @@ def _in_this_thread(job: Job, progress: Group) -> Outcome:
 
 
 class _Crew:
-    """Have threads work on a list of jobs in the name of the thread that made this."""
+    """Have threads work on a list of jobs in the name of the thread that made this.
+
+    Attributes:
+        is_abandoned: Nobody waits any more: no job and no step of a job is begun.
+    """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        self._todo = deque(enumerate(jobs))
+        self.is_abandoned = False
         self._nr_all = len(jobs)
+        # A context can't be entered by two threads, so each job has a copy.
+        self._todo = deque([(position, job, copy_context()) for position, job in enumerate(jobs)])
         self._done: queue.SimpleQueue[tuple[int, Prepared | Bypass | BaseException]] = queue.SimpleQueue()
         self._state = ThreadState()
-        self._contexts: list[Context] = [copy_context() for _ in jobs]  # one can't be entered by two threads
         self._owners = events.owners()
 
     def run(self, nr_threads: int, progress: Group) -> list[Outcome]:
         """Start threads and wait for all jobs."""
-        for number in range(nr_threads):
-            threading.Thread(target=self._work, name=f"prejit-compile-{number}", daemon=True).start()
         outcomes: dict[int, Outcome] = {}
         try:
+            self._start(nr_threads)
             while len(outcomes) < self._nr_all:
                 try:
                     position, outcome = self._done.get(timeout=_POLL_S)
@@ -86,22 +95,38 @@ class _Crew:
                 outcomes[position] = outcome
                 progress.one_done()
         finally:
-            self._todo.clear()
+            self.is_abandoned = True
         return [outcomes[position] for position in range(self._nr_all)]
 
-    def _work(self) -> None:
-        while True:
+    def _start(self, nr_threads: int) -> None:
+        for number in range(nr_threads):
+            # Daemons, or the end of the process would wait for compiles that can't be stopped.
+            thread = threading.Thread(target=self._help, name=f"prejit-compile-{number}", daemon=True)
             try:
-                position, job = self._todo.popleft()
+                thread.start()
+            except RuntimeError:  # no more threads, or the interpreter is going down
+                if number == 0:
+                    self._work(Helper(self))
+                return
+
+    def _help(self) -> None:
+        with helping(self) as helper:
+            self._work(helper)
+
+    def _work(self, helper: Helper) -> None:
+        while not self.is_abandoned:
+            try:
+                position, job, context = self._todo.popleft()
             except IndexError:
                 return
             outcome: Prepared | Bypass | BaseException
             try:
-                outcome = self._contexts[position].run(self._prepare, job)
-            except BaseException as error:  # noqa: BLE001  # raised by the one who waits
+                outcome = context.run(self._prepare, job, helper)
+            except BaseException as error:  # noqa: BLE001  # raised by the one who waits, if anybody does
                 outcome = error
             self._done.put((position, outcome))
+            del job, outcome  # an error's traceback has this frame
 
-    def _prepare(self, job: Job) -> Prepared | Bypass:
+    def _prepare(self, job: Job, helper: Helper) -> Prepared | Bypass:
         with self._state.applied(), events.in_the_name_of(self._owners):
-            return ladder.prepare(job)
+            return ladder.prepare(cast("Job", StoppableJob(job, helper)))

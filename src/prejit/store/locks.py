@@ -6,11 +6,13 @@ owned, and work is done twice at worst. `flock` is called directly: `filelock` k
 where `flock` is missing, falls back to marker files, which outlive a killed owner.
 """
 
+import atexit
 import contextlib
 import dataclasses
 import errno
 import os
 import time
+import weakref
 from collections.abc import Generator
 from typing import Literal, Protocol
 
@@ -65,7 +67,8 @@ class FileLocks(Protocol):
 class OSLocks:
     """Lock files with `flock`, one descriptor per claim, so threads exclude one another too.
 
-    **Threads**: any. After `os.fork` the parent keeps its locks and the child has none.
+    **Threads**: any. After `os.fork` the parent keeps its locks and the child has none. What a thread still holds when
+    the process ends, because it compiles, is let go then.
 
     Example:
         >>> import tempfile
@@ -80,7 +83,8 @@ class OSLocks:
     """
 
     def __init__(self) -> None:
-        self._held: set[int] = set()
+        self._held: dict[int, str] = {}
+        _instances.add(self)
         renew_after_fork(self)
 
     def acquire(self, path: str) -> int | None:
@@ -94,7 +98,7 @@ class OSLocks:
             # The last owner removes the file, so the lock that was got may be on a file that is no longer there.
             locked = _is_at(fd, path)
             if locked:
-                self._held.add(fd)
+                self._held[fd] = path
                 return fd
             return None
         except OSError as error:
@@ -107,9 +111,9 @@ class OSLocks:
 
     def release(self, handle: int, path: str) -> None:
         """Unlock a file and remove it."""
-        if handle not in self._held:  # in a forked child: the lock is the parent's
+        # In a forked child the lock is the parent's; at the end of the process it may be gone already.
+        if self._held.pop(handle, None) is None:
             return
-        self._held.discard(handle)
         try:
             # While the lock is held, so that nobody removes a file that a new owner has locked.
             with contextlib.suppress(OSError):
@@ -118,12 +122,27 @@ class OSLocks:
         finally:
             os.close(handle)
 
+    def release_all(self) -> None:
+        """Unlock and remove everything that is held, since the process ends and nobody else would remove the files."""
+        for handle, path in list(self._held.items()):
+            with contextlib.suppress(OSError):
+                self.release(handle, path)
+
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors, so that a lock ends with the parent and not with its children."""
         for fd in self._held:
             with contextlib.suppress(OSError):
                 os.close(fd)
-        self._held = set()
+        self._held = {}
+
+
+_instances: "weakref.WeakSet[OSLocks]" = weakref.WeakSet()
+
+
+@atexit.register
+def _release_all() -> None:
+    for locks in list(_instances):
+        locks.release_all()
 
 
 def _is_at(fd: int, path: str) -> bool:
