@@ -202,7 +202,7 @@ def _placed(meta: dict[str, Any], device: Any) -> list[Any]:
 
 
 def load_executable(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any], out_avals: Sequence[Any],
-                    debug_info: Any, device: Any) -> Any:  # fmt: skip
+                    debug_info: Any, device: Any, compiler_options: Sequence[tuple[str, Any]] = ()) -> Any:  # fmt: skip
     """Load an executable that another process, or this one, serialized.
 
     Args:
@@ -212,6 +212,7 @@ def load_executable(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any
         out_avals: Types of the outputs.
         debug_info: Names of the arguments, for error messages.
         device: Where a single-device program is placed.
+        compiler_options: What was passed to XLA when it was compiled; loading does not read it.
 
     Raises:
         jax.errors.JaxRuntimeError: The backend rejects the bytes.
@@ -253,7 +254,7 @@ def load_executable(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any
 
 
 def compile_module(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any], out_avals: Sequence[Any],
-                   debug_info: Any, device: Any) -> Any:  # fmt: skip
+                   debug_info: Any, device: Any, compiler_options: Sequence[tuple[str, Any]] = ()) -> Any:  # fmt: skip
     """Compile a stored StableHLO module: no tracing and no lowering.
 
     Args and Raises are those of `load_executable`; `data` is what `module_bytes` returned, `meta` what
@@ -282,7 +283,7 @@ def compile_module(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any]
             committed=meta["committed"],
             in_layouts=tuple(layout_from(layout) for layout in meta["in_layouts"]),
             out_layouts=tuple(layout_from(layout) for layout in meta["out_layouts"]),
-            compiler_options_kvs=(),
+            compiler_options_kvs=tuple(compiler_options),
             num_devices=len(devices),
             all_args_info=pxla.AllArgsInfo(list(in_avals), debug_info),
             intermediate_shardings=[],

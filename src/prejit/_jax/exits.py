@@ -11,12 +11,16 @@ Three things go wrong then, measured 2026-12 on jax 0.10.2 and 0.12.0.1, CPU, CP
 - `exit` runs the destructors of C++'s static objects, under a compile that uses them: "pure virtual method called" in
   2 of 8 runs on 0.12.
 
-Nothing of Python's own way down is left out: exit hooks, flushing and the exit status are what they always are.
+Nothing of Python's own way down is left out: exit hooks, flushing and the exit status are what they always are. It
+takes a moment, for which it competes with the compiles: 1.3 to 3 s with as many of those as CPUs, 0.4 to 0.6 s when
+they have to stand back.
 """
 
 import ctypes
 import os
 import sys
+import threading
+from contextlib import suppress
 from typing import Any
 
 from jax._src import xla_bridge
@@ -39,6 +43,7 @@ def make_exit_safe() -> None:
         if sys.version_info < (3, 14):
             _let_lost_threads_hang(libc)
         _skip_static_destructors(libc)
+        _let_others_stand_back()
 
 
 def _let_lost_threads_hang(libc: Any) -> None:
@@ -64,6 +69,16 @@ def _skip_static_destructors(libc: Any) -> None:
         on_exit(_address(libc.fcloseall), None)  # the last one registered runs first
     except AttributeError:  # not glibc
         return
+
+
+def _let_others_stand_back() -> None:
+    """Give the CPUs to the calling thread first; on Linux every thread has a priority of its own."""
+    own = threading.get_native_id()
+    with suppress(OSError):
+        for name in os.listdir("/proc/self/task"):
+            if int(name) != own:
+                with suppress(OSError):  # it has ended
+                    os.setpriority(os.PRIO_PROCESS, int(name), 19)
 
 
 def _address(function: Any) -> Any:

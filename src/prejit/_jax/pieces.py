@@ -13,7 +13,7 @@ from jax._src.interpreters import mlir, pxla
 from jax._src.interpreters import partial_eval as pe
 from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
 
-from prejit._jax.jaxprs import HOST_CALLBACKS, is_jaxpr, is_literal, open_jaxpr, plain_literal
+from prejit._jax.jaxprs import HOST_CALLBACKS, is_jaxpr, is_literal, is_unspecified, open_jaxpr, plain_literal
 
 __all__ = [
     "LoweredPiece",
@@ -27,6 +27,7 @@ __all__ = [
     "is_dropped",
     "is_inexact",
     "is_library_code",
+    "is_placed_inside",
     "is_plain_boundary",
     "jit_body",
     "jit_params",
@@ -102,6 +103,30 @@ def bodies_of(eqn: Any) -> list[Any]:
     """Return the jaxprs, open or closed, among an equation's params."""
     several = [value if isinstance(value, tuple | list) else (value,) for value in eqn.params.values()]
     return [part for parts in several for part in parts if is_jaxpr(part)]
+
+
+def is_placed_inside(jaxpr: Any, seen: set[int] | None = None) -> bool:
+    """Say whether equations of a jaxpr ask for a device, a mesh or a memory; then they say where all of it runs."""
+    seen = set() if seen is None else seen
+    body = open_jaxpr(jaxpr)[0]
+    if id(body) in seen:
+        return False
+    seen.add(id(body))
+    return any(_is_placed(eqn) or any(is_placed_inside(inner, seen) for inner in bodies_of(eqn)) for eqn in body.eqns)
+
+
+def _is_placed(eqn: Any) -> bool:
+    params = eqn.params
+    if eqn.primitive.name in ("jit", "pjit"):
+        given = (*params["in_shardings"], *params["out_shardings"])
+        layouts = (*params["in_layouts"], *params["out_layouts"])
+        return not all(map(is_unspecified, given)) or any(layout is not None for layout in layouts)
+    if eqn.primitive.name == "device_put":
+        return any(device is not None for device in params["devices"])
+    return eqn.primitive.name in _PLACING
+
+
+_PLACING = frozenset({"sharding_constraint", "shard_map", "reshard", "mesh_cast", "xla_pmap", "layout_constraint"})
 
 
 def jit_body(eqn: Any) -> Any:

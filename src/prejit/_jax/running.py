@@ -6,27 +6,30 @@ results become arrays in C++.
 """
 
 import copy
-from collections import Counter
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 from operator import itemgetter
 from typing import Any
 
 import jax
-from jax._src import array, core, dtypes
+from jax._src import array, core
 from jax._src.interpreters import pxla
 from jax._src.lib import xla_client as xc
+from jax._src.random import prng
 from jax._src.sharding_impls import make_single_device_sharding
 
+from prejit._jax.jaxprs import dtype_impl
 from prejit._jax.pieces import physical_aval
 
 __all__ = [
-    "check_given_up",
+    "check_arguments",
     "costs",
     "enter",
     "give_up",
     "guard",
     "is_as_needed",
     "kept_inputs",
+    "key_wrapper",
     "needs_effects",
     "on_device",
     "raw_handlers",
@@ -60,9 +63,9 @@ def raw_handlers(out_avals: Sequence[Any], device: Any) -> list[Handler]:
 
 
 def result_handlers(out_avals: Sequence[Any], shardings: Sequence[Any], *, is_committed: bool) -> list[Handler]:
-    """Return what makes arrays of results that a user gets."""
+    """Return what makes arrays of results that a user gets; of typed keys, the arrays of integers behind them."""
     return [
-        pxla.global_aval_to_result_handler(aval, sharding, is_committed)
+        pxla.global_aval_to_result_handler(physical_aval(aval), sharding, is_committed)
         for aval, sharding in zip(out_avals, shardings, strict=True)
     ]
 
@@ -108,9 +111,10 @@ def on_device(device: Any) -> Callable[[Any], Any]:
     return place
 
 
-def is_key_type(aval: Any) -> bool:
-    """Say whether values of a type are typed PRNG keys, whose buffers are arrays of integers."""
-    return dtypes.issubdtype(aval.dtype, dtypes.extended)
+def key_wrapper(aval: Any) -> Callable[[Any], Any] | None:
+    """Return what makes typed PRNG keys of the array behind them, or None for another type."""
+    impl = dtype_impl(aval.dtype)
+    return None if impl is None else functools.partial(prng.PRNGKeyArray, impl)
 
 
 class Found:
@@ -140,23 +144,39 @@ def single_device(device: Any) -> Any:
     return make_single_device_sharding(device)
 
 
-def check_given_up(flat: Sequence[Any], given_up: Sequence[int]) -> None:
-    """Raise what JAX raises if an argument was deleted already, or is given up and used a second time."""
-    for value in flat:
+def check_arguments(flat: Sequence[Any], used: Sequence[int], given_up: Collection[int]) -> None:
+    """Raise what JAX raises if an argument was deleted already, or is given up and used a second time.
+
+    Args:
+        flat: Arguments.
+        used: Positions of those that the program reads.
+        given_up: Positions of those whose buffers the caller gives up.
+    """
+    for n in used:
+        value = flat[n]
         if type(value) is array.ArrayImpl and value.is_deleted():
             value._check_if_deleted()
-    if len({*map(id, flat)}) == len(flat):
+    if not given_up or len({id(flat[n]) for n in used}) == len(used):
         return
-    places = Counter(map(id, flat))
-    donated = Counter(id(flat[n]) for n in given_up)
-    for n in given_up:
-        if isinstance(flat[n], jax.Array) and places[id(flat[n])] > 1:
-            what = (
-                "the same buffer twice" if donated[id(flat[n])] > 1 else "a buffer which is also used by the same call"
-            )
+    first_use: dict[int, tuple[int, int]] = {}
+    for place, n in enumerate(used):
+        first = first_use.setdefault(id(flat[n]), (place, n))
+        if first[1] == n or not isinstance(flat[n], jax.Array):
+            continue
+        before, now = first[1] in given_up, n in given_up
+        if before or now:
+            what, toy = _TWICE[before, now]
             raise jax.errors.JaxRuntimeError(
-                f"INVALID_ARGUMENT: Attempt to donate {what} in Execute() (flattened argument {n})"
+                f"INVALID_ARGUMENT: Attempt to {what} Execute() (flattened argument {place}, replica 0, partition 0, "
+                f"first use: {first[0]}). Toy example for this bug: `{toy}`."
             )
+
+
+_TWICE = {
+    (True, False): ("use a buffer that was previously donated in the same call to", "f(donate(a), a)"),
+    (False, True): ("donate a buffer which is also used by the same call to", "f(a, donate(a))"),
+    (True, True): ("donate the same buffer twice in", "f(donate(a), donate(a))"),
+}
 
 
 def give_up(value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import api, core, dispatch, pjit, traceback_util
+from jax._src import api, core, dispatch, pjit, traceback_util, util
 from jax._src import config as jax_config
 from jax._src.array import ArrayImpl
 from jax._src.named_sharding import UnspecifiedValue
@@ -46,10 +46,22 @@ def hide_frames(error: Exception) -> None:
 plain_jit: Callable[..., Any] = api.jit
 """JAX's own, whatever `jax.jit` is by now: a program may have put `prejit.jit` there."""
 
+
+@util.cache(trace_context_in_key=False)
+def epoch() -> object:
+    """Return an object that is another one after `jax.clear_caches`."""
+    return object()
+
+
 Tracer = core.Tracer
 trace_context: Callable[[], Any] = jax_config.trace_context
 call_type: Callable[[Any], Any] = pjit.convert_to_metaty
 """Describe one argument as dispatch sees it: aval, sharding, layout, committed or not; hashable."""
+
+
+def announce_miss() -> None:
+    """Tell JAX's test listener, if there is one, what its own miss handler tells it."""
+    util.test_event("jit_cpp_cache_miss")
 
 
 def check_argument(value: Any) -> None:
@@ -310,6 +322,7 @@ __all__ = [
     "ArrayImpl",
     "TracedProgram",
     "Tracer",
+    "announce_miss",
     "api_boundary",
     "aval_of",
     "call_type",
@@ -318,6 +331,7 @@ __all__ = [
     "devices_of",
     "devices_of_options",
     "donations",
+    "epoch",
     "flatten",
     "has_mixed_devices",
     "hide_frames",

@@ -50,6 +50,10 @@ class Options:
         """Say whether positional and keyword spellings of a call may be made one."""
         return not (self.donate_argnums and self.donate_argnames)
 
+    def is_inferring(self) -> bool:
+        """Say whether of what is static by position and by name the one is derived from the other."""
+        return True
+
     def jit_arguments(self) -> dict[str, Any]:
         """Return the options that `jax.jit` takes, without those that were not given: it tells the difference."""
         names = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
@@ -71,6 +75,7 @@ class Core:
             options.static_argnums,
             options.static_argnames,
             is_respelling=options.is_respelling(),
+            is_inferring=options.is_inferring(),
         )
         self.tally = Tally()
         self.seen_keys: set[str] = set()
@@ -156,7 +161,12 @@ class Core:
         last = self.last
         if last[0] != token:
             last = self.entry(token)
-        return self.answer(last[1], args, kwargs)
+        try:
+            return self.answer(last[1], args, kwargs)
+        except ValueError as error:
+            if str(error).startswith(_INCOMPARABLE):
+                raise_incomparable(error)
+            raise
 
     def answer(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of a call, which the C++ dispatch gives."""
@@ -186,6 +196,18 @@ class Core:
         return self.answer(dispatch.call, args, kwargs)
 
 
+_INCOMPARABLE = "Exception raised while checking equality of metadata fields of pytree"
+
+
+def raise_incomparable(error: ValueError) -> None:
+    """Raise, in JAX's words, that the `==` of a static argument failed, if that is what happened."""
+    cause = error.__cause__ or error.__context__
+    if cause is not None:
+        raise ValueError(
+            f"static arguments should be comparable using __eq__. The error was:\n{type(cause).__name__}: {cause}"
+        ) from cause
+
+
 def _is_unusual_array(leaf: Any) -> bool:
     kind = cast("Any", type(leaf))
     return issubclass(kind, np.ndarray) and (kind is not np.ndarray or not leaf.dtype.isnative)
@@ -193,7 +215,7 @@ def _is_unusual_array(leaf: Any) -> bool:
 
 def _display_name(function: Callable[..., Any]) -> str:
     inner: Any = function
-    while isinstance(inner, functools.partial):
+    while isinstance(inner, functools.partial) and not hasattr(inner, "__name__"):
         inner = inner.func
     name = getattr(inner, "__name__", None)
     return name if isinstance(name, str) else type(inner).__name__
@@ -201,7 +223,7 @@ def _display_name(function: Callable[..., Any]) -> str:
 
 def as_hashable(function: Any) -> Any:
     """Return the function, or a stand-in where it can't be a key of JAX's weak caches."""
-    if not callable(function):
+    if not callable(function) or type(function) in (staticmethod, classmethod):
         return function  # JAX says so
     try:
         hash(function)

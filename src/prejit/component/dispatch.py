@@ -39,7 +39,8 @@ class Dispatch:
 
     def __init__(self, core: "Core") -> None:
         self._core = weakref.ref(core)
-        self.jitted = self.fresh_jit()
+        self.jitted = self.make_jit()
+        self._epoch = tracing.epoch()
         self._calls: OrderedDict[Any, Any] = OrderedDict()
         me = weakref.ref(self)
 
@@ -57,6 +58,10 @@ class Dispatch:
         assert core is not None
         return core
 
+    def make_jit(self) -> Any:
+        """Make the `jax.jit` that traces the calls."""
+        return self.fresh_jit()
+
     def fresh_jit(self) -> Any:
         """Return a new `jax.jit` of the function."""
         return tracing.plain_jit(_make_body(self.core.function), **self.core.options.jit_arguments())
@@ -69,6 +74,9 @@ class Dispatch:
     def on_miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool]:
         """Answer a call whose signature the C++ dispatch has not seen."""
         leaves = jax.tree_util.tree_leaves((args, kwargs))
+        if self._epoch is not tracing.epoch():  # `jax.clear_caches` was called
+            self._epoch = tracing.epoch()
+            self._calls.clear()
         with events.attributed_to(self.core.tally):
             if not tracing.is_top_level() or any(isinstance(leaf, tracing.Tracer) for leaf in leaves):
                 return self.call_inside(args, kwargs, leaves), None, False

@@ -1,10 +1,11 @@
 """`prejit.jit`: check its arguments as `jax.jit` does, and wrap the function."""
 
+import functools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
 from prejit._jax import tracing
-from prejit.component.core import as_hashable
 from prejit.component.decorator import check_word, names_of, numbers_of
 from prejit.config import Link
 from prejit.program.dispatch import JitOptions, ProgramCore
@@ -141,7 +142,8 @@ def jit(
         and not (value is None and name not in ("in_shardings", "out_shardings"))
         and not (name in defaults and value is defaults[name])
     }
-    plain = tracing.plain_jit(as_hashable(fun), **given)  # JAX's own checks, in JAX's words
+    fun = _checked(fun)
+    plain = tracing.plain_jit(fun, **given)  # JAX's own checks, in JAX's words
     options = JitOptions(
         static_argnums=numbers_of(static_argnums),
         static_argnames=names_of(static_argnames),
@@ -155,3 +157,23 @@ def jit(
         given=given,
     )
     return Program(fun, ProgramCore(fun, plain, options, None))
+
+
+def _checked(fun: Any) -> Any:
+    """Return the function, or one that raises when called in place of one that JAX's weak caches can't hold.
+
+    JAX raises the same on a first call, and crashes the process on a second one of some (`np.sin`, 2026-11).
+    """
+    if not callable(fun) or type(fun) in (staticmethod, classmethod):
+        return fun  # JAX says so
+    try:
+        weakref.ref(fun)
+    except TypeError as error:
+        message = str(error)
+
+        @functools.wraps(fun, updated=())
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise TypeError(message)
+
+        return refuse
+    return fun

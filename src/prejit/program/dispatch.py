@@ -36,6 +36,10 @@ class JitOptions(Options):
         """Say no: `jax.jit` tells positional and keyword spellings apart, in shardings and in what is donated."""
         return False
 
+    def is_inferring(self) -> bool:
+        """Say no where both are given, as `jax.jit` does."""
+        return not {"static_argnums", "static_argnames"} <= self.given.keys()
+
     def jit_arguments(self) -> dict[str, Any]:
         """Return the arguments for `jax.jit`."""
         return dict(self.given)
@@ -53,6 +57,20 @@ class ProgramCore(Core):
         out = call(*args, **kwargs)
         return out.program.run_call(args, kwargs) if type(out) is Found else out
 
+    def unload(self) -> None:
+        """Forget traces and executables, and give back the memory of those that nobody else uses."""
+        from prejit.stage.loaded import loaded_executables
+        from prejit.store import get_store
+
+        self.start_afresh()
+        self.plain.clear_cache()
+        cache = loaded_executables(get_store())
+        for place in list(cache):
+            loaded = cache.pop(place) if place[0] in self.seen_keys else None
+            if loaded is not None:
+                loaded.unload()
+        self.seen_keys.clear()
+
     def plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Plan":
         """Return what is done with a kind of call."""
         dispatch = self.dispatch()
@@ -63,6 +81,10 @@ class ProgramCore(Core):
 class ProgramDispatch(Dispatch):
     """Dispatch the calls of one program under one configuration."""
 
+    def make_jit(self) -> Any:
+        """Take `jax.jit` of the very function where that can be, so that all who jit it share one trace, as in JAX."""
+        return self.fresh_jit() if self.core.binder.has_statics else self.core.plain
+
     def call_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Do what `jax.jit` does under a trace that is under way."""
         return self.jitted(*args, **kwargs)
@@ -71,6 +93,7 @@ class ProgramDispatch(Dispatch):
         """Run what was prepared, and return the result with what the C++ dispatch needs next time."""
         from prejit.program.link import Ready
 
+        tracing.announce_miss()
         if not isinstance(prepared, Ready):
             return super().answer(prepared, leaves)
         linked = prepared.linked
@@ -79,6 +102,7 @@ class ProgramDispatch(Dispatch):
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Get what runs a kind of call that is new, or None where it runs as under `jax.jit`."""
+        from prejit.stage.donation import warn_without_lowering
         from prejit.stage.job import TracedJob
         from prejit.stage.ladder import Bypass, prepare
 
@@ -93,9 +117,12 @@ class ProgramDispatch(Dispatch):
             from prejit.program.apart import with_parts_apart
 
             program = with_parts_apart(program)
-        prepared = prepare(TracedJob(program, leaves, self.core.name))
+        job = TracedJob(program, leaves, self.core.name)
+        prepared = prepare(job)
         if isinstance(prepared, Bypass):
             return None
+        if job.lowered is None:
+            warn_without_lowering(program)
         self.core.seen_keys.add(prepared.key.digest)
         return prepared
 

@@ -1,6 +1,5 @@
 """From a traced program to a linked one: decide, partition, plan, get the executables, and put them together."""
 
-import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,13 +7,14 @@ from typing import Any
 from prejit import events
 from prejit._jax import pieces, running, tracing
 from prejit.config import Link, settings
-from prejit.errors import KeyingError, levels_to_user
+from prejit.errors import KeyingError
 from prejit.key.program import ProgramDigester
 from prejit.program.partition import Segment, partition
 from prejit.program.plan import Layout, Unit, lay_out
 from prejit.program.policy import Chooser, judge, limits_for
 from prejit.program.run import Linked, Results
 from prejit.program.work import Estimator
+from prejit.stage.donation import warn_of_unusable
 from prejit.stage.ladder import Bypass, Prepared
 from prejit.stage.segment import SegmentJob
 from prejit.stage.together import prepare_together
@@ -40,6 +40,8 @@ class Drawn:
         consts: Values of the constants that are handed to segments.
         segments: For each unit one of its segments.
         used: Which inputs of the program are used.
+        given_up: Positions of the inputs whose buffers the caller gives up.
+        unusable: Types of the donated inputs that no result can take.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Drawn:
     consts: tuple[Any, ...]
     segments: tuple[Segment, ...]
     used: tuple[bool, ...]
+    given_up: tuple[int, ...]
+    unusable: list[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,17 +79,22 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
         flat: Its flat arguments, or their specs.
         link: What the user asked for.
     """
-    reason = why_whole(program, flat, link)
+    reason = why_whole(program, link)
     if reason:
         return Whole(reason)
     jaxpr, consts, used = pieces.without_dead_code(program.closed_jaxpr)
+    reason = why_whole_where([value for value, is_used in zip(flat, used, strict=True) if is_used], jaxpr, link)
+    if reason:
+        return Whole(reason)
     estimator, digester = Estimator(), ProgramDigester()
     chooser = Chooser(jaxpr, limits_for(link), estimator, digester)
     parts = partition(jaxpr, consts, chooser, settings().hoist_bytes)
     if not all(pieces.is_plain_boundary(var.aval) for segment in parts.segments for var in _boundary(segment)):
         return Whole("a value between two parts is not one plain array")
     groups = [_group(segment, estimator, digester) for segment in parts.segments]
-    layout, segments = lay_out(parts, groups, program.donated)
+    used = [True] * len(used) if "keep_unused" in program.options else used
+    given_up, unused = tracing.donations(program, used)
+    layout, segments = lay_out(parts, groups, given_up)
     pays, reason = judge(layout)
     if len(layout.calls) < 2:
         return Whole("there is nothing in it to cut at")
@@ -93,10 +102,10 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
         reason = "asked for"
     elif not pays:
         return Whole(reason)
-    return Drawn(program.name, reason, layout, parts.consts, tuple(segments), tuple(used))
+    return Drawn(program.name, reason, layout, parts.consts, tuple(segments), tuple(used), tuple(given_up), unused)
 
 
-def why_whole(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> str:
+def why_whole(program: tracing.TracedProgram, link: Link) -> str:
     """Say what keeps a program in one module whatever its parts are; an empty string if nothing does."""
     if link in ("inline", "outline"):
         return f"link={link!r}"
@@ -105,20 +114,27 @@ def why_whole(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -
     placed = [name for name in program.options if name != "keep_unused"]
     if placed:
         return f"it was given {' and '.join(placed)}"
-    devices = tracing.devices_of(flat) or [tracing.default_device()]
-    if len(devices) > 1 or tracing.has_mixed_devices(flat):
-        return "it runs on several devices, where a cut would stop the propagation of shardings"
-    if not all(map(tracing.is_plainly_placed, flat)):
-        return "an argument has a placement of its own"
     if any(tracing.is_ref_effect(effect) for effect in program.effects):
         return "it writes to a mutable array"
-    if link == "auto" and devices[0].platform != "cpu":
-        return f"on {devices[0].platform} linking has not been measured; link='separate' asks for it"
     avals = [*program.in_avals, *program.out_avals]
     if not all(map(pieces.is_plain_boundary, avals)):
         return "an argument or a result is not one plain array"
     if any(tracing.is_spread(const) for const in program.consts):
         return "a constant is on several devices"
+    return ""
+
+
+def why_whole_where(used: Sequence[Any], jaxpr: Any, link: Link) -> str:
+    """Say what about devices keeps a program in one module; `used` are the arguments that it reads."""
+    devices = tracing.devices_of(used) or [tracing.default_device()]
+    if len(devices) > 1 or tracing.has_mixed_devices(used):
+        return "it runs on several devices, where a cut would stop the propagation of shardings"
+    if not all(map(tracing.is_plainly_placed, used)):
+        return "an argument has a placement of its own"
+    if pieces.is_placed_inside(jaxpr):
+        return "equations in it ask for devices"
+    if link == "auto" and devices[0].platform != "cpu":
+        return f"on {devices[0].platform} linking has not been measured; link='separate' asks for it"
     return ""
 
 
@@ -160,7 +176,9 @@ def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "
     Raises:
         Exception: What JAX raises when it lowers or compiles a segment.
     """
-    device = (tracing.devices_of(flat) or [tracing.default_device()])[0]
+    used_flat = [value for value, is_used in zip(flat, drawn.used, strict=True) if is_used]
+    committed = tracing.devices_of(used_flat)
+    device = (committed or [tracing.default_device()])[0]
     jobs = [
         _job(unit, segment, device, program) for unit, segment in zip(drawn.layout.units, drawn.segments, strict=True)
     ]
@@ -176,14 +194,13 @@ def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "
         else:
             used.append(outcome)
             executables.append(outcome.loaded.executable)
-    given_up, unused = tracing.donations(program, drawn.used)
-    if unused:
-        warn_of_unused_donations(unused)
+    if drawn.unusable:
+        warn_of_unusable(drawn.unusable)
     results = Results(
         program.traced.out_tree,
         program.out_avals,
         [running.single_device(device)] * len(program.out_avals),
-        is_committed=bool(tracing.devices_of(flat)),
+        is_committed=bool(committed),
     )
     place = running.on_device(device)
     linked = Linked(
@@ -194,19 +211,11 @@ def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "
         results,
         device,
         flat,
-        given_up,
+        [n for n, is_used in enumerate(drawn.used) if is_used],
+        drawn.given_up,
         executables[-1],
     )
     return Ready(linked, tuple(executables[:-1]), tuple(used), device)
-
-
-def warn_of_unused_donations(avals: Sequence[Any]) -> None:
-    """Warn as JAX does of donated arguments whose buffers no result can take."""
-    warnings.warn(
-        f"Some donated buffers were not usable: {', '.join(str(aval) for aval in avals)}.\n"
-        "See an explanation at https://docs.jax.dev/en/latest/faq.html#buffer-donation.",
-        stacklevel=levels_to_user(),
-    )
 
 
 def _job(unit: Unit, segment: Segment, device: Any, program: tracing.TracedProgram) -> SegmentJob:

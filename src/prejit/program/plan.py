@@ -3,7 +3,7 @@
 A plan is plain data: it can be stored, read by another process, and printed.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -124,14 +124,14 @@ class Group:
 
 
 def lay_out(
-    parts: Parts, groups: Sequence[tuple[Hashable, Unit]], donated: Sequence[bool]
+    parts: Parts, groups: Sequence[tuple[Hashable, Unit]], given_up: Collection[int]
 ) -> tuple[Layout, list[Segment]]:
     """Number registers, find last uses, and decide what each executable may reuse.
 
     Args:
         parts: The program in segments.
         groups: For each segment what equal ones have in common, and the unit without donation.
-        donated: Which inputs of the program are donated.
+        given_up: Positions of the inputs whose buffers the caller gives up.
 
     Returns:
         The plan, and for each unit one of its segments.
@@ -155,7 +155,7 @@ def lay_out(
         distinct.setdefault(group, Group(unit, segment, [])).calls.append(number)
     returns = tuple([registers[var] for var in parts.outvars])
     frees = _last_uses(rows, set(returns), len(parts.constvars), size)
-    reusable = {len(parts.constvars) + n for n, is_donated in enumerate(donated) if is_donated}
+    reusable = {len(parts.constvars) + n for n in given_up}
     reusable.update(range(nr_inputs, size))
     units = [_with_donation(group, rows, frees, reusable) for group in distinct.values()]
     calls = [

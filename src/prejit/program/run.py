@@ -47,6 +47,7 @@ class Linked:
         results: What the user gets.
         device: Where the program runs.
         flat: Arguments of the kind that it is for, or their specs.
+        used: Positions of the arguments that it reads.
         given_up: Positions of the arguments whose buffers the caller gives up.
         empty: A loaded executable without inputs and results.
 
@@ -54,13 +55,14 @@ class Linked:
     """
 
     __slots__ = (
-        "__weakref__", "_given_up", "_placed", "_registers", "_steps", "_take_results", "empty", "layout", "out_tree",
+        "__weakref__", "_given_up", "_placed", "_registers", "_steps", "_take_results", "_used", "_wraps", "empty",
+        "layout", "out_tree",
     )  # fmt: skip
 
     def __init__(
         self, layout: Layout, executables: Sequence[Any], consts: Sequence[Any], out_avals: Sequence[Sequence[Any]],
-        results: Results, device: Any, flat: Sequence[Any], given_up: Sequence[int],
-        empty: Any,
+        results: Results, device: Any, flat: Sequence[Any], used: Sequence[int],
+        given_up: Sequence[int], empty: Any,
     ) -> None:  # fmt: skip
         self.layout = layout
         self.empty = empty
@@ -73,7 +75,9 @@ class Linked:
             if not running.is_as_needed(value, device)
             if not isinstance(value, jax.ShapeDtypeStruct)  # who links for specs hands over arrays on the device
         ]
-        self._given_up = tuple(given_up)
+        moved = {n for n, _ in self._placed}
+        self._used = tuple(used)
+        self._given_up = frozenset(given_up) & set(used) - moved  # a copy is given up in place of what was moved
         final = dict(
             zip(
                 layout.returns,
@@ -81,6 +85,8 @@ class Linked:
                 strict=True,
             )
         )
+        # In a register a typed key is its array of integers, also where it is a result and read again.
+        self._wraps = [(n, wrap) for n, aval in enumerate(results.out_avals) if (wrap := running.key_wrapper(aval))]
         raw = [running.raw_handlers(avals, device) for avals in out_avals]
         self._steps: list[tuple[Any, ...]] = []
         for call in layout.calls:
@@ -107,8 +113,7 @@ class Linked:
         registers[nr_consts : nr_consts + len(flat)] = flat
         for n, place in self._placed:
             registers[nr_consts + n] = place(flat[n])
-        if self._given_up:
-            running.check_given_up(flat, self._given_up)
+        running.check_arguments(flat, self._used, self._given_up)
         for execute, handlers, take, first, last, frees in self._steps:
             if execute is not None:
                 registers[first:last] = execute(take(registers)).consume_with_handlers(handlers)
@@ -118,7 +123,12 @@ class Linked:
                 registers[register] = None
         for n in self._given_up:
             running.give_up(flat[n])
-        return self._take_results(registers)
+        if not self._wraps:
+            return self._take_results(registers)
+        out = list(self._take_results(registers))
+        for n, wrap in self._wraps:
+            out[n] = wrap(out[n])
+        return out
 
     def fastpath(self, nr_leaves: int) -> Any:
         """Return what lets JAX's C++ dispatch find this program by a call's signature."""

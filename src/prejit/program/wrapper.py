@@ -104,7 +104,10 @@ class Program(Wrapper[P, R]):
 
     def clear_cache(self) -> None:
         """Forget traces and executables, as the same method of `jax.jit`'s does; the store keeps its entries."""
-        self._core.start_afresh()
+        cast("ProgramCore", self._core).unload()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"function_name": self._core.name}  # what JAX's own tells; pickling goes by reference
 
     def _cache_size(self) -> int:
         return self._core.cache_size()

@@ -27,13 +27,14 @@ class Binder:
         static_argnums: Positions of static arguments, as `jax.jit` takes them.
         static_argnames: Names of static arguments.
         is_respelling: False where the caller knows that a call must keep its spelling.
+        is_inferring: False where numbers and names were both given, of which one may be empty.
     """
 
     __slots__ = ("_defaults", "_is_respelling", "_names", "_positional_only", "_static_names", "_static_numbers",
                  "has_statics")  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str],
-                 *, is_respelling: bool = True) -> None:  # fmt: skip
+                 *, is_respelling: bool = True, is_inferring: bool = True) -> None:  # fmt: skip
         declared = _parameters(function, follow_wrapped=True)
         numbers, names = set(static_argnums), set(static_argnames)
         self._is_respelling = (
@@ -44,7 +45,9 @@ class Binder:
         )
         # As JAX does: the one is derived from the other when just one is given.
         by_either = [(n, p) for n, p in enumerate(declared) if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-        if numbers and not names:
+        if not is_inferring:
+            pass
+        elif numbers and not names:
             names = {p.name for n, p in by_either if n in numbers}
         elif names and not numbers:
             numbers = {n for n, p in by_either if p.name in names}

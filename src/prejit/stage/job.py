@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
-from prejit._jax import avals, executables, tracing
+from prejit._jax import avals, executables, pieces, tracing
 from prejit._jax.shardings import describe_layout, describe_sharding, placement_token
 from prejit.config import settings
 from prejit.errors import KeyingError
@@ -92,13 +92,22 @@ class TracedJob:
         self.flat = flat
         self.name = name
         self.explicit = tuple([Ingredient(*pair) for pair in explicit])
-        self.devices = tracing.devices_of(flat) or tracing.devices_of_options(program) or [tracing.default_device()]
+        self.devices = self._devices(program, flat)
         self.device = self.devices[0]
         self.lowered: Any = None
         limit = settings().hoist_bytes
         has_options = bool(program.options or program.compiler_options)  # which lowering with more arguments would lose
         hoistable = () if has_options else program.consts
         self.hoisted = tuple([i for i, const in enumerate(hoistable) if tracing.hoistable_bytes(const) > limit])
+
+    def _devices(self, program: tracing.TracedProgram, flat: Sequence[Any]) -> list[Any]:
+        default = [tracing.default_device()]
+        asked = tracing.devices_of(flat)
+        if asked and asked != default and "keep_unused" not in program.options:
+            # JAX leaves an argument that nothing reads out of the program, and its placement with it.
+            used = pieces.without_dead_code(program.closed_jaxpr)[2]
+            asked = tracing.devices_of([value for value, is_used in zip(flat, used, strict=True) if is_used])
+        return asked or tracing.devices_of_options(program) or default
 
     @lazy
     def in_avals(self) -> list[Any]:
@@ -167,6 +176,7 @@ class TracedJob:
             "out_avals": self.program.out_avals,
             "debug_info": self.program.debug_info,
             "device": self.device,
+            "compiler_options": self.program.compiler_options,
         }
 
     def extra_meta(self) -> dict[str, Any]:
@@ -295,6 +305,7 @@ class NamedJob:
             "out_avals": [avals.aval_from(described) for described in meta["out_types"]],
             "debug_info": tracing.unnamed_arguments(self.name, len(self._in_avals)),
             "device": self.device,
+            "compiler_options": (),
         }
 
     def extra_meta(self) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class SegmentJob:
             "out_avals": self.out_avals,
             "debug_info": tracing.unnamed_arguments(self.name, len(self.in_avals)),
             "device": self.device,
+            "compiler_options": self._compiler_options,
         }
 
     def extra_meta(self) -> dict[str, Any]:
