@@ -34,7 +34,7 @@ KeyImpl = PRNGImpl
 """The functions behind a kind of PRNG key."""
 
 # 0.12 has one class for open and closed jaxprs.
-_JAXPR_CLASSES: tuple[type, ...] = (core.Jaxpr, getattr(core, "ClosedJaxpr", core.Jaxpr))
+JAXPR_CLASSES: tuple[type, ...] = (core.Jaxpr, getattr(core, "ClosedJaxpr", core.Jaxpr))
 
 JAX_PACKAGES = ("jax", "jaxlib")
 
@@ -152,7 +152,7 @@ def key_impl(keys: Any) -> Any:
 
 def is_jaxpr(value: object) -> bool:
     """Say whether a value is a jaxpr, closed or open (0.12 has one class for both)."""
-    return isinstance(value, _JAXPR_CLASSES)
+    return isinstance(value, JAXPR_CLASSES)
 
 
 def is_from_jax(kind: type) -> bool:

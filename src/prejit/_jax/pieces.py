@@ -13,7 +13,15 @@ from jax._src.interpreters import mlir, pxla
 from jax._src.interpreters import partial_eval as pe
 from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
 
-from prejit._jax.jaxprs import HOST_CALLBACKS, is_jaxpr, is_literal, is_unspecified, open_jaxpr, plain_literal
+from prejit._jax.jaxprs import (
+    HOST_CALLBACKS,
+    JAXPR_CLASSES,
+    is_jaxpr,
+    is_literal,
+    is_unspecified,
+    open_jaxpr,
+    plain_literal,
+)
 
 __all__ = [
     "LoweredPiece",
@@ -101,8 +109,14 @@ def is_plain_boundary(aval: Any) -> bool:
 
 def bodies_of(eqn: Any) -> list[Any]:
     """Return the jaxprs, open or closed, among an equation's params."""
-    several = [value if isinstance(value, tuple | list) else (value,) for value in eqn.params.values()]
-    return [part for parts in several for part in parts if is_jaxpr(part)]
+    found: list[Any] = []
+    for value in eqn.params.values():
+        kind = type(value)
+        if kind in JAXPR_CLASSES:
+            found.append(value)
+        elif kind is tuple or kind is list:
+            found += [part for part in value if type(part) in JAXPR_CLASSES]
+    return found
 
 
 def is_placed_inside(jaxpr: Any, seen: set[int] | None = None) -> bool:
@@ -230,11 +244,27 @@ def inlinable_body(eqn: Any) -> Any:
     return None
 
 
-def has_host_code(eqn: Any) -> bool:
-    """Say whether an equation has an effect or runs Python of this process, itself or in a body."""
+def has_host_code(eqn: Any, known: dict[int, tuple[Any, bool]] | None = None) -> bool:
+    """Say whether an equation has an effect or runs Python of this process, itself or in a body.
+
+    Args:
+        eqn: The equation.
+        known: What was found out about bodies already, by identity, with the body to keep it alive; it grows.
+    """
     if eqn.effects or eqn.primitive.name in HOST_CALLBACKS:
         return True
-    return any(any(map(has_host_code, open_jaxpr(body)[0].eqns)) for body in bodies_of(eqn))
+    bodies = bodies_of(eqn)
+    if not bodies:
+        return False
+    known = {} if known is None else known
+    for body in bodies:
+        found = known.get(id(body))
+        if found is None:
+            inside = any(has_host_code(inner, known) for inner in open_jaxpr(body)[0].eqns)
+            found = known[id(body)] = (body, inside)
+        if found[1]:
+            return True
+    return False
 
 
 def close(

@@ -221,9 +221,12 @@ def _display_name(function: Callable[..., Any]) -> str:
     return name if isinstance(name, str) else type(inner).__name__
 
 
+_UNWEAK: tuple[type, ...] = (staticmethod, classmethod)
+
+
 def as_hashable(function: Any) -> Any:
     """Return the function, or a stand-in where it can't be a key of JAX's weak caches."""
-    if not callable(function) or type(function) in (staticmethod, classmethod):
+    if not callable(function) or isinstance(function, _UNWEAK):
         return function  # JAX says so
     try:
         hash(function)

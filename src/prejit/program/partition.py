@@ -119,8 +119,11 @@ class _Flat:
 
     def _walk(self, jaxpr: Any, env: dict[Any, Any], choose: Callable[[Any], Choice], *, is_outermost: bool) -> None:
         for eqn in jaxpr.eqns:
-            reads = [_read(env, atom) for atom in eqn.invars]
             choice = choose(eqn)
+            if is_outermost and not env and choice == "glue":
+                self._items.append((eqn, choice))
+                continue
+            reads = [_read(env, atom) for atom in eqn.invars]
             body = pieces.inlinable_body(eqn) if choice == "inline" else None
             if body is not None:
                 inner, consts = open_jaxpr(body)
@@ -168,12 +171,13 @@ class _Arrangement:
         self._place: dict[Any, int] = {}  # of a variable: the glue it is computed in, or -n for the n-th of the row
         self._maker: dict[Any, Any] = {}
         self._soft: dict[Any, bool] = {}
+        self._hosted: dict[int, tuple[Any, bool]] = {}
         for eqn, choice in items:
             self._add(eqn, choice)
         self._repeat_soft()
 
     def _add(self, eqn: Any, choice: Choice) -> None:
-        has_host_code = pieces.has_host_code(eqn)
+        has_host_code = pieces.has_host_code(eqn, self._hosted)
         if choice == "unit" or has_host_code:
             self._row.append(("effect" if has_host_code and choice != "unit" else "unit", eqn))
             self._glue.append([])

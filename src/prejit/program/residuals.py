@@ -70,9 +70,10 @@ def slim(items: Sequence[Item], results: Sequence[Any]) -> tuple[list[Item], dic
     held: list[Any] = []
     slimmed: list[Item] = []
     sunk: dict[Any, Any] = {}
+    hosted: dict[int, tuple[Any, bool]] = {}
     for eqn, choice in items:
         body = pieces.jit_body(eqn) if choice == "unit" else None
-        if body is None or pieces.has_host_code(eqn):
+        if body is None or pieces.has_host_code(eqn, hosted):
             slimmed.append((eqn, choice))
             continue
         stays = tuple([var in returned or pieces.is_dropped(var) or readers[var] > 1 for var in eqn.outvars])
