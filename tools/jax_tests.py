@@ -66,6 +66,7 @@ def child_environment(replacement: str, store: Path, log: Path, args: argparse.N
     ours = {
         "JAX_TESTS_LOG": str(log),
         "JAX_TESTS_REPLACEMENT": replacement,
+        "JAX_TESTS_EVERYWHERE": "1" if args.everywhere else "",
         "JAX_TESTS_TIMEOUT_S": str(args.timeout_s),
         "PREJIT_CACHE_DIR": str(store),
         # Tests start Python in the checkout, where `import jax` would find its sources, not the installed JAX.
@@ -175,6 +176,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NotComparableError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     if args.json:
         args.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
     unknown = sum(len(comparison.unknown) for comparison in results)
@@ -240,6 +243,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only-replaced", action="store_true", help="leave the run without the replacement out")
     parser.add_argument("--plain-from", type=Path, metavar="FILE", help="take that run from an earlier --json FILE")
     parser.add_argument("--warm", action="store_true", help="run a third time, with the store that the second filled")
+    parser.add_argument(
+        "--everywhere", action="store_true", help="JAX's own modules and prejit's get the replacement as well"
+    )
     parser.add_argument("--timeout-s", type=float, default=300.0, help="limit for one test (default: %(default)s)")
     parser.add_argument("--devices", type=int, help="virtual CPU devices, for files that don't ask for them themselves")
     parser.add_argument(

@@ -6,6 +6,7 @@ conftest of the checkout is imported. It is told what to do by three variables:
 - `JAX_TESTS_LOG`: directory of the records; the controller appends one JSON object a line to `events.jsonl`, each
   worker leaves the Python stack of its crash in a file of its own.
 - `JAX_TESTS_REPLACEMENT`: `module:name` of what stands in for `jax.jit`; empty leaves JAX as it is.
+- `JAX_TESTS_EVERYWHERE`: set if JAX itself and the replacement's own package get the replacement too.
 - `JAX_TESTS_TIMEOUT_S`: after this long, and some grace, a worker that does not come back from a test is ended.
 """
 
@@ -28,12 +29,16 @@ _GRACE_FACTOR = 1.25
 _LONGEST_TEXT = 20_000
 
 
-def replace_jit(spec: str) -> None:
-    """Put what `module:name` names in the place of `jax.jit`, for everybody but JAX itself.
+def replace_jit(spec: str, *, everywhere: bool = False) -> None:
+    """Put what `module:name` names in the place of `jax.jit`.
 
     Tests reach it as `jax.jit`, `from jax import jit` and `jax._src.api.jit`. So do JAX's own modules, some of them
     only when they are called or imported late: these get the original, as they do for a user who writes `prejit.jit`
-    in the place of `jax.jit`. JAX's `test_util` belongs to the tests.
+    in the place of `jax.jit`. So does the replacement's own package. JAX's `test_util` belongs to the tests.
+
+    Args:
+        spec: What is put there.
+        everywhere: Spare nobody: what a plain assignment to `jax.jit` does.
     """
     import jax
     import jax._src.api
@@ -41,15 +46,15 @@ def replace_jit(spec: str) -> None:
     module, _, name = spec.partition(":")
     replacement: Callable[..., Any] = getattr(importlib.import_module(module), name)
     original = jax.jit
+    spared = ("jax", module.partition(".")[0])
 
     @functools.wraps(replacement)
     def jit(*args: Any, **kwargs: Any) -> Any:
         caller: str = sys._getframe(1).f_globals.get("__name__", "")
-        from_jax = caller.startswith("jax.") and not caller.startswith("jax._src.test_util")
-        return original(*args, **kwargs) if from_jax else replacement(*args, **kwargs)
+        is_spared = caller.partition(".")[0] in spared and caller != "jax._src.test_util"
+        return original(*args, **kwargs) if is_spared else replacement(*args, **kwargs)
 
-    jax.jit = jit
-    jax._src.api.jit = jit
+    jax.jit = jax._src.api.jit = replacement if everywhere else jit
 
 
 class Worker:
@@ -62,7 +67,7 @@ class Worker:
         faulthandler.enable(self._stacks)
         self._limit_s = float(os.environ["JAX_TESTS_TIMEOUT_S"]) * _GRACE_FACTOR
         if spec := os.environ.get("JAX_TESTS_REPLACEMENT"):
-            replace_jit(spec)
+            replace_jit(spec, everywhere=bool(os.environ.get("JAX_TESTS_EVERYWHERE")))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:

@@ -147,6 +147,11 @@ def test_the_replacement_is_everywhere_but_in_jax(checkout, compare):
     assert "1 unknown difference" in output
 
 
+def test_everywhere_spares_nobody(checkout, compare):
+    _, _, report = compare(checkout(REACH), "-n1", "--everywhere", "--only-replaced", "-k=itself")
+    assert [outcome["kind"] for outcome in report["replaced"]["outcomes"].values()] == ["failed"]
+
+
 def test_a_known_difference_is_good(checkout, compare, tmp_path):
     known = tmp_path / "known.toml"
     known.write_text('[[known]]\ntests = "*::test_everything_*"\nreason = "It is what we replace."\n')
