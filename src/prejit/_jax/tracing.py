@@ -2,6 +2,7 @@
 
 import copy
 import math
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from jax._src import api, core, dispatch, pjit, traceback_util, util
 from jax._src import config as jax_config
 from jax._src.array import ArrayImpl
+from jax._src.interpreters import mlir
 from jax._src.named_sharding import UnspecifiedValue
 from jax._src.state.types import RefEffect
 from jax.sharding import SingleDeviceSharding
@@ -300,6 +302,23 @@ def donations(program: TracedProgram, used: Sequence[bool]) -> tuple[list[int], 
     return sorted(lost), [program.in_avals[n] for n in donated]
 
 
+def _donation_hint() -> str:
+    """Return the sentence that this version of JAX adds to its warning of unusable donations."""
+    remaining = [mlir.lower_jaxpr_to_module.__code__]
+    while remaining:
+        for const in remaining.pop().co_consts:
+            if isinstance(const, str) and const.startswith("See an explanation at"):
+                return const
+            if isinstance(const, types.CodeType):
+                remaining.append(const)
+    return "See an explanation at https://docs.jax.dev/en/latest/faq.html#buffer-donation."
+
+
+def unusable_text(avals: Sequence[Any]) -> str:
+    """Return JAX's words about donated arguments whose buffers no result can take."""
+    return f"Some donated buffers were not usable: {', '.join(str(aval) for aval in avals)}.\n{_donation_hint()}"
+
+
 def has_mixed_devices(flat: Sequence[Any]) -> bool:
     """Say whether committed arguments ask for different devices, which JAX refuses when it lowers."""
     asked = {
@@ -347,5 +366,6 @@ __all__ = [
     "plain_jit",
     "trace_context",
     "unnamed_arguments",
+    "unusable_text",
     "with_jaxpr",
 ]

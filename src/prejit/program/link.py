@@ -83,6 +83,7 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
     if reason:
         return Whole(reason)
     jaxpr, consts, used = pieces.without_dead_code(program.closed_jaxpr)
+    used = [True] * len(used) if "keep_unused" in program.options else used
     reason = why_whole_where([value for value, is_used in zip(flat, used, strict=True) if is_used], jaxpr, link)
     if reason:
         return Whole(reason)
@@ -92,7 +93,6 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
     if not all(pieces.is_plain_boundary(var.aval) for segment in parts.segments for var in _boundary(segment)):
         return Whole("a value between two parts is not one plain array")
     groups = [_group(segment, estimator, digester) for segment in parts.segments]
-    used = [True] * len(used) if "keep_unused" in program.options else used
     given_up, unused = tracing.donations(program, used)
     layout, segments = lay_out(parts, groups, given_up)
     pays, reason = judge(layout)

@@ -25,8 +25,4 @@ def warn_without_lowering(program: tracing.TracedProgram) -> None:
 
 def warn_of_unusable(avals: Sequence[Any]) -> None:
     """Warn, in JAX's words, of donated arguments whose buffers no result can take."""
-    warnings.warn(
-        f"Some donated buffers were not usable: {', '.join(str(aval) for aval in avals)}.\n"
-        "See an explanation at https://docs.jax.dev/en/latest/faq.html#buffer-donation.",
-        stacklevel=levels_to_user(),
-    )
+    warnings.warn(tracing.unusable_text(avals), stacklevel=levels_to_user())
