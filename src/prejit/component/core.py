@@ -221,12 +221,13 @@ def _display_name(function: Callable[..., Any]) -> str:
     return name if isinstance(name, str) else type(inner).__name__
 
 
-_UNWEAK: tuple[type, ...] = (staticmethod, classmethod)
+def _is_unweak(function: Any) -> bool:
+    return isinstance(function, staticmethod | classmethod)
 
 
 def as_hashable(function: Any) -> Any:
     """Return the function, or a stand-in where it can't be a key of JAX's weak caches."""
-    if not callable(function) or isinstance(function, _UNWEAK):
+    if not callable(function) or _is_unweak(function):
         return function  # JAX says so
     try:
         hash(function)

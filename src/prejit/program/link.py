@@ -13,11 +13,13 @@ from prejit.program.partition import Segment, partition
 from prejit.program.plan import Layout, Unit, lay_out
 from prejit.program.policy import Chooser, judge, limits_for
 from prejit.program.run import Linked, Results
+from prejit.program.stored import keep_plan
 from prejit.program.work import Estimator
 from prejit.stage.donation import warn_of_unusable
 from prejit.stage.ladder import Bypass, Prepared
 from prejit.stage.segment import SegmentJob
 from prejit.stage.together import prepare_together
+from prejit.store import get_store
 
 __all__ = ["Drawn", "Ready", "Whole", "draw", "link"]
 
@@ -182,7 +184,7 @@ def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "
     jobs = [
         _job(unit, segment, device, program) for unit, segment in zip(drawn.layout.units, drawn.segments, strict=True)
     ]
-    jobs.append(_guard_job(device))
+    jobs.append(SegmentJob.guard(device))
     executables: list[Any] = []
     used: list[Prepared] = []
     for job, outcome in zip(jobs, prepare_together(jobs, name=program.name), strict=True):
@@ -215,6 +217,7 @@ def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "
         drawn.given_up,
         executables[-1],
     )
+    keep_plan(get_store(), program.name, drawn.layout, jobs[:-1], program, drawn.used, drawn.given_up)
     return Ready(linked, tuple(executables[:-1]), tuple(used), device)
 
 
@@ -230,10 +233,3 @@ def _job(unit: Unit, segment: Segment, device: Any, program: tracing.TracedProgr
         compiler_options=program.compiler_options,
         reason=unit.reason or None,
     )
-
-
-def _guard_job(device: Any) -> SegmentJob:
-    """Make the job of the empty program that stands behind the C++ dispatch of linked ones."""
-    empty = pieces.close((), (), (), "guard")
-    digest = ProgramDigester().digest(empty)
-    return SegmentJob("guard", digest, (), (), (), device, lambda: empty)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from prejit._jax import pieces, tracing
-from prejit.key import ComponentKey, Ingredient, environment_ingredients
+from prejit.key import ComponentKey, Ingredient, environment_ingredients, program_digest
 from prejit.signature.describe import aval_text
 from prejit.stage.job import Kind, donation
 
@@ -43,6 +43,12 @@ class SegmentJob:
         self._closed_jaxpr = closed_jaxpr
         self._compiler_options = tuple(compiler_options)
         self._reason = reason
+
+    @classmethod
+    def guard(cls, device: Any) -> "SegmentJob":
+        """Make the job of an empty program, which stands behind the C++ dispatch of linked ones."""
+        empty = pieces.close((), (), (), "guard")
+        return cls("guard", program_digest(empty).digest, (), (), (), device, lambda: empty)
 
     def why_not(self) -> str | None:
         """Say what keeps the segment from being stored, as far as that is known without lowering."""
