@@ -45,9 +45,11 @@ __all__ = [
     "nr_bytes",
     "origin_of",
     "physical_aval",
+    "reading_consts",
     "result_handler",
     "same_type",
     "with_equations",
+    "without_consts",
     "without_dead_code",
 ]
 
@@ -157,6 +159,25 @@ def jit_params(eqn: Any, closed_jaxpr: Any) -> dict[str, Any]:
         "out_shardings": (UNSPECIFIED,) * nr_results,
         "out_layouts": (None,) * nr_results,
     }
+
+
+def without_consts(closed_jaxpr: Any) -> Any:
+    """Return a closed jaxpr whose constants are its first inputs."""
+    jaxpr, _ = open_jaxpr(closed_jaxpr)
+    return _CLOSED(pe.convert_constvars_jaxpr(jaxpr), [])
+
+
+def reading_consts(eqn: Any, closed_jaxpr: Any, constvars: Sequence[Any]) -> Any:
+    """Return a call of a jitted function that reads its constants, with the body that `without_consts` returned."""
+    nr_consts = len(constvars)
+    params = {
+        **eqn.params,
+        "jaxpr": closed_jaxpr,
+        "in_shardings": (*(UNSPECIFIED,) * nr_consts, *eqn.params["in_shardings"]),
+        "in_layouts": (*(None,) * nr_consts, *eqn.params["in_layouts"]),
+        "donated_invars": (*(False,) * nr_consts, *eqn.params["donated_invars"]),
+    }
+    return eqn.replace(params=params, invars=[*constvars, *eqn.invars])
 
 
 def flattened(jaxpr: Any) -> tuple[list[Any], list[Any]]:

@@ -215,8 +215,8 @@ def _is_unusual_array(leaf: Any) -> bool:
 
 def _display_name(function: Callable[..., Any]) -> str:
     inner: Any = function
-    while isinstance(inner, functools.partial) and not hasattr(inner, "__name__"):
-        inner = inner.func
+    while not hasattr(inner, "__name__") and type(inner) is functools.partial:
+        inner = cast("Any", inner).func
     name = getattr(inner, "__name__", None)
     return name if isinstance(name, str) else type(inner).__name__
 

@@ -1,5 +1,6 @@
 """From a traced program to a linked one: decide, partition, plan, get the executables, and put them together."""
 
+import weakref
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,11 +85,27 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
     reason = why_whole(program, link)
     if reason:
         return Whole(reason)
-    jaxpr, consts, used = pieces.without_dead_code(program.closed_jaxpr)
+    # A trace is asked about again by the call that follows `compile`, and by every other `prejit.jit` of the function.
+    known = _known.setdefault(program.closed_jaxpr, {})
+    if "alive" not in known:
+        known["alive"] = pieces.without_dead_code(program.closed_jaxpr)
+    jaxpr, consts, used = known["alive"]
     used = [True] * len(used) if "keep_unused" in program.options else used
     reason = why_whole_where([value for value, is_used in zip(flat, used, strict=True) if is_used], jaxpr, link)
     if reason:
         return Whole(reason)
+    question = (link, settings().hoist_bytes, program.donated, tuple(program.options), program.name)
+    if question not in known:
+        known[question] = _draw(program, jaxpr, consts, used, link)
+    return known[question]
+
+
+_known: "weakref.WeakKeyDictionary[Any, dict[Any, Any]]" = weakref.WeakKeyDictionary()
+
+
+def _draw(
+    program: tracing.TracedProgram, jaxpr: Any, consts: Sequence[Any], used: Sequence[bool], link: Link
+) -> Drawn | Whole:
     estimator, digester = Estimator(), ProgramDigester()
     chooser = Chooser(jaxpr, limits_for(link), estimator, digester)
     parts = partition(jaxpr, consts, chooser, settings().hoist_bytes)

@@ -85,7 +85,7 @@ def partition(jaxpr: Any, consts: Sequence[Any], choose: Callable[[Any], Choice]
     Returns:
         The segments. Equations that nothing needs are gone.
     """
-    flat = _Flat(jaxpr, consts)
+    flat = _Flat(jaxpr, consts, hoist_bytes)
     items, results = flat.expand(choose)
     items, sunk = slim(items, results)
     values = dict(zip(flat.constvars, flat.consts, strict=True))
@@ -104,8 +104,10 @@ def partition(jaxpr: Any, consts: Sequence[Any], choose: Callable[[Any], Choice]
 class _Flat:
     """The program's equations after the chosen calls were replaced by the equations of their bodies."""
 
-    def __init__(self, jaxpr: Any, consts: Sequence[Any]) -> None:
+    def __init__(self, jaxpr: Any, consts: Sequence[Any], hoist_bytes: int) -> None:
         self._jaxpr = jaxpr
+        self._hoist_bytes = hoist_bytes
+        self._hoisted: dict[int, tuple[Any, Any]] = {}
         self.constvars: list[Any] = list(jaxpr.invars[: len(consts)])
         self.consts: list[Any] = list(consts)
         self._places = {id(const): var for const, var in zip(self.consts, self.constvars, strict=True)}
@@ -136,9 +138,21 @@ class _Flat:
             if not is_outermost:  # the same body may be here a second time
                 writes = [var if pieces.is_dropped(var) else pieces.new_var(var) for var in eqn.outvars]
                 env.update(zip(eqn.outvars, writes, strict=True))
+            eqn = eqn.replace(invars=reads, outvars=writes)
             if choice == "unit":
-                eqn = outline.unmarked(eqn)
-            self._items.append((eqn.replace(invars=reads, outvars=writes), "glue" if choice == "inline" else choice))
+                eqn = self._with_large_consts_read(outline.unmarked(eqn))
+            self._items.append((eqn, "glue" if choice == "inline" else choice))
+
+    def _with_large_consts_read(self, eqn: Any) -> Any:
+        """Return a unit that reads its constants, if there is a large one among them: it then is there once."""
+        body = pieces.jit_body(eqn)
+        inner, consts = (None, []) if body is None else open_jaxpr(body)
+        if inner is None or all(hoistable_bytes(const) <= self._hoist_bytes for const in consts):
+            return eqn
+        if id(body) not in self._hoisted:
+            self._hoisted[id(body)] = (body, pieces.without_consts(body))
+        constvars = list(map(self._constvar, consts, inner.constvars))
+        return pieces.reading_consts(eqn, self._hoisted[id(body)][1], constvars)
 
     def _constvar(self, const: Any, var: Any) -> Any:
         found = self._places.get(id(const))
