@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import monitoring
-from jax._src import cache_key, compiler
+from jax._src import cache_key, compilation_cache, compiler
 from jax._src.lib.mlir import ir
 
 Compile = Callable[[], Any]
@@ -42,6 +42,36 @@ class ModuleRequest:
 
 def _array(devices: Sequence[Any]) -> Any:
     return np.array(list(devices), dtype=object)
+
+
+# What was made from bytes must not be made into bytes again: XLA on CPU then leaves functions out, and the result
+# fails when it runs (0.10.2 and 0.12.0). By identity, for these objects take no weak reference; an identity that is
+# used again costs a compile.
+_deserialized: set[int] = set()
+
+
+def was_deserialized(executable: Any) -> bool:
+    """Say whether a bare executable may have been made from bytes, by us or by JAX's own persistent cache."""
+    return id(executable) in _deserialized
+
+
+def _note(executable: Any) -> Any:
+    _deserialized.add(id(executable))
+    return executable
+
+
+def _watch_jax_cache() -> None:
+    current = compilation_cache.get_executable_and_time
+    original: Any = getattr(current, "prejit_original", current)
+
+    def get_executable_and_time(*args: Any, **kwargs: Any) -> Any:
+        found = original(*args, **kwargs)
+        if found[0] is not None:
+            _note(found[0])
+        return found
+
+    get_executable_and_time.prejit_original = original  # pyright: ignore[reportFunctionMemberAccess]
+    compilation_cache.get_executable_and_time = get_executable_and_time
 
 
 def install(handle: Callable[[ModuleRequest, Compile], Any]) -> None:
@@ -81,12 +111,13 @@ def install(handle: Callable[[ModuleRequest, Compile], Any]) -> None:
             devices=tuple(devices.flat),
             module=computation,
             options=compile_options,
-            load=lambda data: backend.deserialize_executable(data, executable_devices, compile_options),
+            load=lambda data: _note(backend.deserialize_executable(data, executable_devices, compile_options)),
         )
         return handle(request, compile_now)
 
     compile_or_get_cached.prejit_original = original  # pyright: ignore[reportFunctionMemberAccess]
     compiler.compile_or_get_cached = compile_or_get_cached
+    _watch_jax_cache()
 
 
 def serialize(executable: Any) -> bytes:
@@ -101,4 +132,4 @@ def announce_hit() -> None:
     monitoring.record_event("/jax/compilation_cache/cache_hits")
 
 
-__all__ = ["ModuleRequest", "announce_hit", "install", "serialize"]
+__all__ = ["ModuleRequest", "announce_hit", "install", "serialize", "was_deserialized"]

@@ -17,6 +17,7 @@ from jax._src.lib import xla_client as xc
 from jax._src.lib.mlir import ir
 from jax._src.named_sharding import UnspecifiedValue
 
+from prejit._jax.compilation import was_deserialized
 from prejit._jax.shardings import (
     describe_layout,
     describe_sharding,
@@ -180,6 +181,11 @@ def describe_compiled(executable: Any, targets: Sequence[str], device: Any) -> d
     }
 
 
+def is_fresh(executable: Any) -> bool:
+    """Say whether XLA compiled an executable here, rather than read it from bytes; only such a one can be stored."""
+    return not was_deserialized(executable.xla_executable)
+
+
 def executable_bytes(executable: Any) -> bytes:
     """Serialize a compiled executable with the PJRT client's own serializer.
 
@@ -333,6 +339,7 @@ __all__ = [
     "fastpath",
     "foreign_targets",
     "initialize_targets",
+    "is_fresh",
     "load_executable",
     "module_bytes",
     "module_text",

@@ -68,6 +68,8 @@ def without_dead_code(closed_jaxpr: Any) -> tuple[Any, list[Any], list[bool]]:
     jaxpr, consts = open_jaxpr(closed_jaxpr)
     everything = pe.convert_constvars_jaxpr(jaxpr)
     alive, _ = pe.dce_jaxpr(everything, [True] * len(everything.outvars), True)
+    if alive is closed_jaxpr:
+        alive = alive.replace(eqns=list(alive.eqns))  # who keeps it must not keep the trace alive
     read = {atom for eqn in alive.eqns for atom in eqn.invars if not is_literal(atom)}
     read.update(atom for atom in alive.outvars if not is_literal(atom))
     return alive, consts, [var in read for var in alive.invars[len(consts) :]]

@@ -170,9 +170,22 @@ def _compile(job: Job, key: ComponentKey, store: Store) -> Loaded:
             )
         with events.own_compile():
             executable = lowered.compile()._executable
+            if not executables.is_fresh(executable):  # a plain `jax.jit` of the same function had loaded it
+                executable = _compiled_anew(job, lowered) or executable
         _publish_module(job, module_key, store)
         targets = executables.custom_call_targets(lowered._lowering.stablehlo())
         return _publish_executable(job, key, store, executable, job.extra_meta(), targets)
+
+
+def _compiled_anew(job: Job, lowered: Any) -> Any:
+    """Compile what was lowered once more, as what was loaded can't be stored; None where it has no description."""
+    try:
+        meta = executables.describe_lowered(lowered, job.device)
+    except KeyingError:
+        return None
+    if meta["intermediate_shardings"]:
+        return None
+    return executables.compile_module(executables.module_bytes(lowered), meta, **job.arguments(None))
 
 
 def _publish_module(job: Job, key: ComponentKey, store: Store) -> None:
@@ -186,6 +199,9 @@ def _publish_module(job: Job, key: ComponentKey, store: Store) -> None:
 
 def _publish_executable(job: Job, key: ComponentKey, store: Store, executable: Any, extra: dict[str, Any],
                         targets: Sequence[str]) -> Loaded:  # fmt: skip
+    if not executables.is_fresh(executable):
+        events.logger.debug("%s: not stored: JAX had loaded it from its own cache", job.name)
+        return Loaded(executable, {**extra, "size_bytes": 1})
     try:
         meta = {**executables.describe_compiled(executable, targets, job.device), **extra}
         data = executables.executable_bytes(executable)
