@@ -14,6 +14,7 @@ several ways in one process, taken in turns. Peak memory is of the whole start a
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -37,6 +38,7 @@ LAYERS = (6, 12, 24, 48, 96)
 # One module of 48 unrolled layers takes XLA many minutes, and one of 96 up to 19 GB.
 WHOLE_MODULE, MAX_WHOLE_LAYERS = (PLAIN, MARKED, CACHED), 24
 RULE = f"not run: {', '.join(WHOLE_MODULE)} above {MAX_WHOLE_LAYERS} layers, which take XLA many minutes each"
+BUSY = 1.5  # load per core that is more than one process of ours
 # Nothing of the user's own settings gets into a measurement.
 NEUTRAL = ("PREJIT_", "JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE", "JAX_ENABLE_COMPILATION_CACHE")
 
@@ -78,6 +80,7 @@ class Bench:
         self.link: str = options.link
         self.timeout_s: float = options.timeout
         self.failures: list[str] = []
+        self.load = 0.0
 
     def run(self, **job: Any) -> dict[str, Any] | None:
         """Run one process; what fails is told and left out."""
@@ -89,8 +92,16 @@ class Bench:
             self.failures.append(str(error).splitlines()[-1])
             return None
         told = {name: value for name, value in job.items() if name in ("do", "way", "program", "nr_layers")}
+        self.load = max(self.load, os.getloadavg()[0])
         print(*told.values(), f"{time.perf_counter() - begin:.0f} s", sep="  ", file=sys.stderr, flush=True)
         return result
+
+    def tell(self) -> None:
+        """Print what failed, and whether the machine did other work too."""
+        for failure in self.failures:
+            print(f"failed: {failure}")
+        if self.load > BUSY * (os.cpu_count() or 1):
+            print(f"load average up to {self.load:.1f}: other work ran beside this, so only ratios of CPU time count")
 
     def measure(self, program: str, nr_layers: int) -> tuple[list[Row], dict[str, Any]]:
         """Measure every way of one program, interleaved; returns rows and all numbers."""
@@ -180,6 +191,7 @@ STARTS = _WHICH | {
 STEPS = _WHICH | {
     "step, ms": _number("cold_step_s", 1e3, 1),
     "to jax.jit, in pairs": _text("step_to_jit"),
+    "CPU, in pairs": _text("step_cpu_to_jit"),
     "by process": _text("step_to_jit_by_process"),
     "peak, MiB": _number("cold_start_peak_mib", digits=0),
     "to jax.jit": _text("start_peak_to_jit"),
@@ -201,6 +213,7 @@ def main() -> None:
         edited = program_edits.measure(bench, [way for way in bench.ways if way in WITH_CACHE], bench.layers[-1])
         columns = list(dict.fromkeys(name for row in edited for name in row if name != "raw"))
         harness.print_table("AdamW step, new process after a one-line edit", edited, columns)
+        bench.tell()
         harness.write_json("program edits", edited, to=options.json)
         return
     rows: list[Row] = []
@@ -214,9 +227,8 @@ def main() -> None:
     _print("Steady steps, peak resident memory, largest relative difference to jax.jit in norm", rows, STEPS)
     print(f"\n{RULE}")
     harness.print_table("Must hold", checks, ["way", "what", "measured", "at most", "holds"])
-    for failure in bench.failures:
-        print(f"failed: {failure}")
-    harness.write_json("programs", rows, to=options.json, raw={"checks": checks, "runs": raw})
+    bench.tell()
+    harness.write_json("programs", rows, to=options.json, raw={"checks": checks, "load": bench.load, "runs": raw})
 
 
 if __name__ == "__main__":

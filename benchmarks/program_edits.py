@@ -77,17 +77,26 @@ def _row(
         "compiled": result["nr_compiles"],
         "loaded": result["counters"].get("loads", result["nr_loads"]),
     }
-    if first is not None and "plan" in result:
-        before, after = _executables(first["plan"]), _executables(result["plan"])
-        changed = sorted(name for digest, name in after.items() if digest not in before)
-        row |= {
-            "executables": len(after),
-            "changed": len(changed),
-            "only these compiled": "yes" if result["nr_compiles"] == len(changed) else "NO",
-            "names": ", ".join(changed),
-        }
+    if "plan" in result:
+        row["auto"] = "linked" if result["plan"]["linked"] else "one module"
+        row["executables"] = len(result["plan"]["executables"])
+        if first is not None and result["plan"]["linked"]:
+            row |= judge(edited, first["plan"], result["plan"], result["nr_compiles"])
     return row | {"raw": result}
 
 
-def _executables(plan: Mapping[str, Any]) -> dict[str, str]:
-    return {executable["digest"]: executable["name"] for executable in plan["executables"]}
+def judge(edited: str, before: Mapping[str, Any], after: Mapping[str, Any], nr_compiles: int) -> dict[str, Any]:
+    """Say which executables an edit changed, and whether these and no others were compiled.
+
+    After an edit of the optimizer, none of them may be a unit, for the units are the layers.
+    """
+    known = {part["digest"] for part in before["executables"] if part["digest"]}
+    changed = [part for part in after["executables"] if part["digest"] not in known]
+    holds = nr_compiles == len(changed) and (
+        edited == "layer" or (edited == "optimizer" and all(part["kind"] != "unit" for part in changed)) or not changed
+    )
+    return {
+        "changed": len(changed),
+        "which": ", ".join(sorted(f"{part['name']} ({part['kind']})" for part in changed)),
+        "only these compiled": "yes" if holds else "NO",
+    }

@@ -195,11 +195,25 @@ def side_by_side(
     programs = {way: Program(model, program, way, nr_layers, link) for way in ways}
     values = {way: run.values() for way, run in programs.items()}
     reference = values[ways[0]]
-    steps = harness.time_interleaved({way: run.run for way, run in programs.items()}, rounds=rounds, calls=BLOCK)
+    cpu_s: dict[str, list[float]] = {way: [] for way in ways}
+    steps = harness.time_interleaved(
+        {way: _metered(run, cpu_s[way]) for way, run in programs.items()}, rounds=rounds, calls=BLOCK
+    )
     differences = {
         way: {name: _relative(found[name], reference[name]) for name in reference} for way, found in values.items()
     }
-    return {"steps_s": steps, "differences": differences}
+    return {"steps_s": steps, "steps_cpu_s": cpu_s, "differences": differences}
+
+
+def _metered(program: Program, cpu_s: list[float]) -> Callable[[], None]:
+    """Return one step that notes the time of all cores; unlike wall time, it does not depend on what else runs."""
+
+    def run() -> None:
+        begin = time.process_time()
+        program.run()
+        cpu_s.append(time.process_time() - begin)
+
+    return run
 
 
 def _relative(found: np.ndarray, expected: np.ndarray) -> float:

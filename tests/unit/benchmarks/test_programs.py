@@ -64,7 +64,11 @@ def rows_of(cold_24, cold_96, executables_96=("a", "b"), step=0.1, difference=0.
         way: {"cold": [run_of(cold_24, executables=("a", "b"))] * 3, "warm": []},
     }
     steps = {"jax.jit": [0.1] * 5, way: [step] * 5}
-    pair = {"steps_s": steps, "differences": {"jax.jit": {"params": 0.0}, way: {"params": difference}}}
+    pair = {
+        "steps_s": steps,
+        "steps_cpu_s": steps,
+        "differences": {"jax.jit": {"params": 0.0}, way: {"params": difference}},
+    }
     large = {way: {"cold": [run_of(cold_96, executables=executables_96)], "warm": []}}
     return [
         program_rows.make_row("value_and_grad", 24, "jax.jit", seen, [pair]),
@@ -90,7 +94,7 @@ def test_what_holds_is_said_to_hold():
         ({"cold_24": 2.4, "cold_96": 4.0}, "cold without tracing, 96 to 24"),
         ({"cold_24": 2.4, "cold_96": 3.0, "executables_96": ("a", "b", "c")}, "distinct executables"),
         ({"cold_24": 2.4, "cold_96": 3.0, "step": 0.106}, "steady step"),
-        ({"cold_24": 2.4, "cold_96": 3.0, "difference": 2e-6}, "norm-wise difference of params"),
+        ({"cold_24": 2.4, "cold_96": 3.0, "difference": 2e-6}, "norm-wise difference (greatest: params)"),
     ],
 )
 def test_what_does_not_hold_is_told(measured, what):
@@ -100,6 +104,28 @@ def test_what_does_not_hold_is_told(measured, what):
 def test_what_was_not_measured_is_not_said_to_hold():
     rows = [{"program": "adamw", "layers": 6, "way": "prejit+inner"}]
     assert {check["holds"] for check in program_rows.check(rows)} == {"not measured"}
+
+
+def plan_of(**kinds):
+    return {"executables": [{"digest": name, "name": name, "kind": kind} for name, kind in kinds.items()]}
+
+
+@pytest.mark.parametrize(
+    ("edited", "after", "nr_compiles", "verdict"),
+    [
+        ("nothing", {"layer": "unit", "head": "glue"}, 0, "yes"),
+        ("nothing", {"layer": "unit", "head": "glue"}, 1, "NO"),
+        ("a comment", {"layer_2": "unit", "head": "glue"}, 1, "NO"),
+        ("layer", {"layer_2": "unit", "head": "glue"}, 1, "yes"),
+        ("layer", {"layer_2": "unit", "head": "glue"}, 2, "NO"),
+        ("optimizer", {"layer": "unit", "head_2": "glue"}, 1, "yes"),
+        ("optimizer", {"layer_2": "unit", "head": "glue"}, 1, "NO"),
+    ],
+)
+def test_an_edit_compiles_what_it_changed(edited, after, nr_compiles, verdict):
+    before = plan_of(layer="unit", head="glue")
+    judged = program_edits.judge(edited, before, plan_of(**after), nr_compiles)
+    assert judged["only these compiled"] == verdict
 
 
 @pytest.mark.slow
