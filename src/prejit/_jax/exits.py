@@ -1,13 +1,14 @@
 """The end of a process in which XLA still compiles, which nothing can stop.
 
-Three things go wrong then, measured 2026-12 on jax 0.10.2 and 0.12.0.1, CPU, CPython 3.11 and 3.13 on Linux:
+These things go wrong then, measured 2026-12 on jax 0.10.2 and 0.12.0.1, CPU, CPython 3.11 and 3.13 on Linux:
 
 - A thread that wants the interpreter's lock once the interpreter goes down is ended by `pthread_exit` (until CPython
   3.14, which lets it hang). glibc unwinds the thread's stack, comes to a C++ frame of jaxlib that must not be unwound,
   and C++ ends the process: "terminate called ...". On 0.10.2 a thread that waits for a compile wants the lock every
   200 ms, so this is what always happened; on 0.12 when a compile was ready while the interpreter went down.
-- Where JAX itself waits in the main thread and Ctrl-C ends the waiting (0.10.2), nothing holds the client any more. Its
-  destructor waits until the compile is ready, which then uses what is gone: a segmentation fault.
+- Modules are cleared, and with them goes what a compile uses: MLIR's thread pool, whose destructor then waits for ever,
+  and, where Ctrl-C has ended JAX's own waiting in the main thread (0.10.2), the client, whose destructor waits until
+  the compile is ready, which ends in a segmentation fault.
 - `exit` runs the destructors of C++'s static objects, under a compile that uses them: "pure virtual method called" in
   2 of 8 runs on 0.12.
 
@@ -24,6 +25,7 @@ from contextlib import suppress
 from typing import Any
 
 from jax._src import xla_bridge
+from jax._src.interpreters import mlir
 
 __all__ = ["make_exit_safe"]
 
@@ -36,8 +38,8 @@ def make_exit_safe() -> None:
     if _done_in == os.getpid():
         return
     _done_in = os.getpid()
-    for client in list(xla_bridge._backends.values()):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))  # so that it is never destroyed
+    for used in (*xla_bridge._backends.values(), getattr(mlir, "global_thread_pool", None)):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(used))  # so that it is never destroyed
     if sys.platform == "linux":
         libc: Any = ctypes.CDLL(None)
         if sys.version_info < (3, 14):

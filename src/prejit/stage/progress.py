@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 from prejit.config import settings
@@ -114,7 +114,7 @@ class _Display:
             with self.lock:
                 if left.is_set():
                     return
-                line = _line([item for item in self.items if item.seconds >= _DELAY_S])
+                line = _line(self.items)
                 if line:
                     _write("\r" + line.ljust(self._width))
                     self._width = max(self._width, len(line))
@@ -177,8 +177,9 @@ def _is_shown() -> bool:
 
 def _line(items: list[_Item]) -> str:
     """Word the line: the oldest group first, its oldest compile, and how many others there are."""
-    groups = [item for item in items if isinstance(item, Group)]
-    units = [item for item in items if isinstance(item, _Unit)]
+    groups = [item for item in items if isinstance(item, Group) and item.seconds >= _DELAY_S]
+    # What compiles for a group that is shown is shown from its start: the line is there anyway.
+    units = [item for item in items if isinstance(item, _Unit) and (item.group in groups or item.seconds >= _DELAY_S)]
     shown = min(groups, key=lambda item: item.since, default=None)
     own = [unit for unit in units if unit.group is shown] if shown is not None else units
     unit = min(own, key=lambda item: item.since, default=None)
@@ -195,6 +196,6 @@ def _line(items: list[_Item]) -> str:
 
 
 def _write(text: str) -> None:
-    if sys.stderr is not None:
+    with suppress(OSError, ValueError, AttributeError):  # closed, gone or replaced meanwhile: no reason to fail
         sys.stderr.write(text)
         sys.stderr.flush()
