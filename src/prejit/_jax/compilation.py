@@ -4,6 +4,7 @@
 where JAX's own persistent cache sits. `install` puts a function of ours around it.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,8 +46,8 @@ def _array(devices: Sequence[Any]) -> Any:
 
 
 # What was made from bytes must not be made into bytes again: XLA on CPU then leaves functions out, and the result
-# fails when it runs (0.10.2 and 0.12.0). By identity, for these objects take no weak reference; an identity that is
-# used again costs a compile.
+# fails when it runs (0.10.2 and 0.12.0). By identity, for these objects take no weak reference; what XLA
+# compiles at the place of one that is gone is taken off.
 _deserialized: set[int] = set()
 
 
@@ -56,8 +57,18 @@ def was_deserialized(executable: Any) -> bool:
 
 
 def _note(executable: Any) -> Any:
+    _thread.is_loaded = True
     _deserialized.add(id(executable))
     return executable
+
+
+class _Thread(threading.local):
+    """Whether what this thread compiled last came from JAX's own cache."""
+
+    is_loaded = False
+
+
+_thread = _Thread()
 
 
 def _watch_jax_cache() -> None:
@@ -88,10 +99,14 @@ def install(handle: Callable[[ModuleRequest, Compile], Any]) -> None:
         executable_devices: Any, pgle_profiler: Any = None, *rest: Any, **named: Any,
     ) -> Any:  # fmt: skip
         def compile_now() -> Any:
-            return original(
+            _thread.is_loaded = False
+            executable = original(
                 backend, computation, devices, compile_options, host_callbacks, executable_devices, pgle_profiler,
                 *rest, **named,
             )  # fmt: skip
+            if not _thread.is_loaded:
+                _deserialized.discard(id(executable))
+            return executable
 
         from prejit._jax.executables import custom_call_targets, foreign_targets  # 6 ms, when needed
 

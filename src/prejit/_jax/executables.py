@@ -304,9 +304,13 @@ def place_constants(executable: Any, consts: Sequence[Any]) -> tuple[Any, ...]:
     """
     if not consts:
         return ()
-    taken = [np.array(const, copy=True) if isinstance(const, np.ndarray) else const for const in consts]
+    kept = [n for n in range(len(consts)) if n in executable._kept_var_idx]
+    taken = [np.array(consts[n], copy=True) if isinstance(consts[n], np.ndarray) else consts[n] for n in kept]
     with jax.transfer_guard("allow"):  # the user moves no data here: under `jax.jit` there would be none to move
-        return tuple(executable.shard_const_args(taken))
+        placed = dict(zip(kept, executable.shard_const_args(taken), strict=True)) if taken else {}
+    # The executable does not take the others, so anything may stand in their place.
+    nothing = next(iter(placed.values()), np.zeros((), np.bool_))
+    return tuple([placed.get(n, nothing) for n in range(len(consts))])
 
 
 def as_compiled(executable: Any, const_args: Sequence[Any], traced: Any, call: Any) -> Any:

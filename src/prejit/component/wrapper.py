@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
+import jax
+
 from prejit._jax import tracing
 from prejit._jax.environment import dispatch_token
 from prejit.component.core import DIRECTLY_TAKEN, Core
@@ -62,7 +64,7 @@ class Wrapper(Generic[P, R]):
         self._core = core
 
     @tracing.api_boundary
-    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """Trace for arguments or their specs.
 
         Args:
@@ -84,12 +86,12 @@ class Wrapper(Generic[P, R]):
         return core.dispatch().trace(*core.normalize(*spelled))
 
     @tracing.api_boundary
-    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Trace and lower for arguments or their specs; returns a `jax.stages.Lowered`."""
         return self.trace(*args, **kwargs).lower()
 
     @tracing.api_boundary
-    def compile(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def compile(self, *args: Any, **kwargs: Any) -> jax.stages.Compiled:
         """Get the executable for arguments or their specs, from the store if it is there.
 
         Returns:
@@ -108,12 +110,12 @@ class Wrapper(Generic[P, R]):
         return core.dispatch().compile(*core.normalize(*bound), core.normalize(*spelled))
 
     @tracing.api_boundary
-    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return shapes and dtypes of the result for arguments or their specs; nothing is compiled or stored."""
         return self.trace(*args, **kwargs).out_info
 
     @tracing.api_boundary
-    def key_for(self, *args: P.args, **kwargs: P.kwargs) -> "ComponentKey":
+    def key_for(self, *args: Any, **kwargs: Any) -> "ComponentKey":
         """Return the key under which the executable for arguments or their specs is stored.
 
         Raises:

@@ -162,9 +162,13 @@ class ProgramDispatch(Dispatch):
         return settings().link if link == "auto" else link
 
     def _draw(self, program: tracing.TracedProgram, leaves: list[Any]) -> "Drawn | Whole":
-        from prejit.program.link import draw
+        from prejit.program.link import Whole, draw
 
-        return draw(program, leaves, self._asked())
+        try:
+            return draw(program, leaves, self._asked())
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not be the user's
+            self._report(error)
+            return Whole(f"it could not be cut: {type(error).__name__}")
 
     def _link(self, drawn: "Drawn | Whole", program: tracing.TracedProgram, leaves: list[Any]) -> "Ready | None":
         from prejit.program.link import Whole, link

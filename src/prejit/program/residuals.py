@@ -97,7 +97,7 @@ def _slim(eqn: Any, body: Any, stays: Sequence[bool]) -> _Slim | None:
         return None
     eqns, outvars = pieces.flattened(jaxpr)
     makers = {var: one for one in eqns for var in one.outvars}
-    if len(set(outvars)) < len(outvars) or any(is_literal(var) or var not in makers for var in outvars):
+    if any(is_literal(var) or var not in makers for var in outvars) or len(set(outvars)) < len(outvars):
         return None  # it returns an input, a literal, or one value twice
     kept = {var for var, must in zip(outvars, stays, strict=True) if must}
     candidates: list[tuple[Any, frozenset[Any], set[int]]] = []

@@ -54,7 +54,7 @@ class Program(Wrapper[P, R]):
             return "<PjitFunction>"
 
     @tracing.api_boundary
-    def plan(self, *args: P.args, **kwargs: P.kwargs) -> "Plan":
+    def plan(self, *args: Any, **kwargs: Any) -> "Plan":
         """Return what is done with a kind of call: which parts there are, how often each is called, and why.
 
         Args:
