@@ -31,6 +31,14 @@ def calls(w: jax.Array) -> None:
     assert_type(applied(w), list[jax.Array])
 
 
+def specs_stand_for_arrays(spec: jax.ShapeDtypeStruct) -> None:
+    assert_type(plain.trace(spec, spec), jax.stages.Traced)
+    assert_type(plain.lower(spec, x=spec), jax.stages.Lowered)
+    assert_type(plain.compile(spec, spec), jax.stages.Compiled)
+    plain.eval_shape(spec, x=spec)
+    plain.key_for(spec, spec)
+
+
 def wrong_calls(w: jax.Array) -> None:
     plain(w)  # type: ignore[call-arg]
     plain(w, w, scale="2")  # type: ignore[arg-type]

@@ -73,11 +73,19 @@ def stages(w: jax.Array) -> None:
     assert_type(plan.cost_analysis(), dict[str, float])
     assert_type(plain.warm(w, w, progress=False, background=True), Future[None])
     assert_type(Model.apply.warm(w), Future[None])
-    plain.trace(w, w)
     plain.lower(w, w, scale=0.1).compile()(w, w)
     plain.compile(w, w)(w, w)
-    plain.eval_shape(w, x=w)
     assert_type(plain.clear_cache(), None)
+
+
+def specs_stand_for_arrays(spec: jax.ShapeDtypeStruct) -> None:
+    plain.plan(spec, spec, scale=0.1)
+    plain.warm(spec, x=spec)
+    assert_type(plain.trace(spec, spec), jax.stages.Traced)
+    assert_type(plain.lower(spec, x=spec), jax.stages.Lowered)
+    assert_type(plain.compile(spec, spec), jax.stages.Compiled)
+    plain.eval_shape(spec, x=spec)
+    plain.key_for(spec, spec)
 
 
 def wrong_calls(w: jax.Array, model: Model) -> None:
