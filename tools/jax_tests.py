@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -169,60 +168,65 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         version = check_versions(checkout)
         known = read_known(args.known.read_text(encoding="utf-8"))
-        earlier = json.loads(args.plain_from.read_text(encoding="utf-8")) if args.plain_from else {}
+        plain = read_plain(args.plain_from, version) if args.plain_from else {}
         print(f"JAX {version}, jax.jit replaced by {args.replacement.replace(':', '.')}", flush=True)
-        report: dict[str, Any] = {"jax": version, "replacement": args.replacement, "files": {}}
-        results = [compare_file(checkout, file, known, earlier, report["files"], args) for file in args.files]
+        files: dict[str, Any] = {}
+        comparisons: list[Comparison] = []
+        for file in args.files:
+            sides = run_file(checkout, file, plain.get(file), args)
+            comparisons += compare_file(sides, known)
+            files[file] = {way: side.to_dict() for way, side in sides.items()}
+            if args.json:  # after each file: the next one may take long
+                report = {"jax": version, "replacement": args.replacement, "files": files}
+                args.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
     except NotComparableError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    if args.json:
-        args.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
-    unknown = sum(len(comparison.unknown) for comparison in results)
+    unknown = sum(len(comparison.unknown) for comparison in comparisons)
     print(f"\n{unknown} unknown differences" if unknown else "\nNo unknown differences.")
-    return 0 if all(comparison.is_good for comparison in results) else 1
+    return 0 if all(comparison.is_good for comparison in comparisons) else 1
 
 
-def compare_file(
-    checkout: Path,
-    file: str,
-    known: Sequence[Known],
-    earlier: Mapping[str, Any],
-    report: dict[str, Any],
-    args: argparse.Namespace,
-) -> Comparison:
-    """Run one file all ways, print, and add it to the report; returns the comparison with the last way."""
+def read_plain(path: Path, version: str) -> dict[str, Side]:
+    """Read the runs without the replacement from an earlier report, by file."""
+    report = json.loads(path.read_text(encoding="utf-8"))
+    if report["jax"] != version:
+        raise NotComparableError(f"{path} is of JAX {report['jax']}, installed is JAX {version}")
+    return {file: Side.from_dict(sides["plain"]) for file, sides in report["files"].items() if "plain" in sides}
+
+
+def run_file(checkout: Path, file: str, plain: Side | None, args: argparse.Namespace) -> dict[str, Side]:
+    """Run one file all ways that were asked for, or take the plain one as given; returns them by name."""
     print(f"\n{file}", flush=True)
     ways = ([] if args.only_replaced else ["plain"]) + ["replaced"] + (["warm"] if args.warm else [])
     sides: dict[str, Side] = {}
-    store = Path(tempfile.mkdtemp(prefix="jax-tests-store-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="jax-tests-store-", ignore_cleanup_errors=True) as store:
         for way in ways:
             start = time.monotonic()
-            stored = earlier.get("files", {}).get(file, {}).get(way) if way == "plain" else None
-            if stored is not None:
-                side = Side.from_dict(stored)
+            if way == "plain" and plain is not None:
+                side = plain
             else:
-                side = run_side(checkout, file, "" if way == "plain" else args.replacement, store, args)
+                side = run_side(checkout, file, "" if way == "plain" else args.replacement, Path(store), args)
             sides[way] = side
             print(f"  {way:9s} {_counts(side)}  ({time.monotonic() - start:.0f} s)", flush=True)
             for trouble in _trouble(side):
                 print(f"  {way:9s} {trouble}")
-    finally:
-        shutil.rmtree(store, ignore_errors=True)
-    comparison = compare(sides.get("plain"), sides["replaced"], known)
-    print_comparison(comparison)
-    report[file] = {way: side.to_dict() for way, side in sides.items()}
-    if args.warm:
-        # What a full store changes is a difference of its own: compared with the replacement on an empty store.
-        print("  with the store that the run before filled:")
-        warm = compare(sides["replaced"], sides["warm"], known)
-        print_comparison(warm)
-        if not warm.is_good:
-            return warm
-    return comparison
+    return sides
+
+
+def compare_file(sides: Mapping[str, Side], known: Sequence[Known]) -> list[Comparison]:
+    """Compare each run of one file that had the replacement with the one that had not, and print."""
+    comparisons: list[Comparison] = []
+    for way in ("replaced", "warm"):
+        if way in sides:
+            comparison = compare(sides.get("plain"), sides[way], known)
+            comparisons.append(comparison)
+            if way == "warm":
+                print("  with the store that the run before filled:")
+            print_comparison(comparison)
+    return comparisons
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

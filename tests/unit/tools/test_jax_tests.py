@@ -155,9 +155,17 @@ def test_everywhere_spares_nobody(checkout, compare):
 def test_a_known_difference_is_good(checkout, compare, tmp_path):
     known = tmp_path / "known.toml"
     known.write_text('[[known]]\ntests = "*::test_everything_*"\nreason = "It is what we replace."\n')
-    status, output, _ = compare(checkout(REACH), f"--known={known}", "-n1")
+    root = checkout(REACH)
+    status, output, _ = compare(root, f"--known={known}", "-n1")
     assert status == 0
     assert "It is what we replace." in output
+    plain = tmp_path / "plain.json"
+    (tmp_path / "report.json").rename(plain)
+    status, output, report = compare(root, f"--known={known}", "-n1", f"--plain-from={plain}", "--warm")
+    assert status == 0
+    assert output.count("It is what we replace.") == 2
+    assert "nothing fails any more" not in output
+    assert set(report) == {"plain", "replaced", "warm"}
 
 
 def test_another_version_is_refused(checkout, compare):
