@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import array, core
 from jax._src.interpreters import pxla
 from jax._src.lib import xla_client as xc
@@ -32,6 +33,7 @@ __all__ = [
     "key_wrapper",
     "needs_effects",
     "on_device",
+    "place_constants",
     "raw_handlers",
     "result_handlers",
     "taker",
@@ -115,6 +117,14 @@ def key_wrapper(aval: Any) -> Callable[[Any], Any] | None:
     """Return what makes typed PRNG keys of the array behind them, or None for another type."""
     impl = dtype_impl(aval.dtype)
     return None if impl is None else functools.partial(prng.PRNGKeyArray, impl)
+
+
+def place_constants(consts: Sequence[Any], device: Any) -> list[Any]:
+    """Put constants on a device; NumPy arrays are copied, for the user may write to them later."""
+    place = on_device(device)
+    taken = [np.array(const, copy=True) if isinstance(const, np.ndarray) else const for const in consts]
+    with jax.transfer_guard("allow"):  # under `jax.jit` there would be nothing to move
+        return [place(const) for const in taken]
 
 
 class Found:

@@ -9,6 +9,7 @@ import jax
 
 from prejit import events
 from prejit._jax import tracing
+from prejit._jax.environment import is_at_defaults
 from prejit._jax.running import Found
 from prejit.component.core import Core, Options
 from prejit.component.dispatch import Call, Dispatch
@@ -83,7 +84,8 @@ class ProgramDispatch(Dispatch):
 
     def make_jit(self) -> Any:
         """Take `jax.jit` of the very function where that can be, so that all who jit it share one trace, as in JAX."""
-        return self.fresh_jit() if self.core.binder.has_statics else self.core.plain
+        can_share = is_at_defaults() and not self.core.binder.has_statics
+        return self.core.plain if can_share else self.fresh_jit()
 
     def call_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Do what `jax.jit` does under a trace that is under way."""

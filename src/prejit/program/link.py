@@ -221,11 +221,10 @@ def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "
         [running.single_device(device)] * len(program.out_avals),
         is_committed=bool(committed),
     )
-    place = running.on_device(device)
     linked = Linked(
         drawn.layout,
         executables[:-1],
-        [place(const) for const in drawn.consts],
+        running.place_constants(drawn.consts, device),
         [job.out_avals for job in jobs[:-1]],
         results,
         device,
