@@ -5,7 +5,9 @@ These things go wrong then, measured 2026-12 on jax 0.10.2 and 0.12.0.1, CPU, CP
 - A thread that wants the interpreter's lock once the interpreter goes down is ended by `pthread_exit` (until CPython
   3.14, which lets it hang). glibc unwinds the thread's stack, comes to a C++ frame of jaxlib that must not be unwound,
   and C++ ends the process: "terminate called ...". On 0.10.2 a thread that waits for a compile wants the lock every
-  200 ms, so this is what always happened; on 0.12 when a compile was ready while the interpreter went down.
+  200 ms, so this is what always happened; on 0.12 when a compile was ready while the interpreter went down. A thread
+  that runs Python below a C++ frame of JAX's that can be unwound ends in a segmentation fault, for there the references
+  are dropped: such threads must be gone, or hang, before (see `stage.abandoned`).
 - Modules are cleared, and with them goes what a compile uses: MLIR's thread pool, whose destructor then waits for ever,
   and, where Ctrl-C has ended JAX's own waiting in the main thread (0.10.2), the client, whose destructor waits until
   the compile is ready, which ends in a segmentation fault.
@@ -18,16 +20,17 @@ they have to stand back.
 """
 
 import ctypes
+import inspect
 import os
 import sys
 import threading
 from contextlib import suppress
 from typing import Any
 
-from jax._src import xla_bridge
+from jax._src import compiler, xla_bridge
 from jax._src.interpreters import mlir
 
-__all__ = ["make_exit_safe"]
+__all__ = ["is_compiling", "is_inside", "make_exit_safe"]
 
 _done_in: int | None = None  # the process that did it
 
@@ -46,6 +49,18 @@ def make_exit_safe() -> None:
             _let_lost_threads_hang(libc)
         _skip_static_destructors(libc)
         _let_others_stand_back()
+
+
+def is_compiling(thread: threading.Thread) -> bool:
+    """Say whether a thread is where JAX calls XLA's compiler; False if this JAX calls it from another place."""
+    calls: Any = getattr(compiler, "backend_compile_and_load", None)
+    return calls is not None and is_inside(thread, inspect.unwrap(calls))
+
+
+def is_inside(thread: threading.Thread, function: Any) -> bool:
+    """Say whether a function is the innermost one in Python that a thread runs."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is function.__code__
 
 
 def _let_lost_threads_hang(libc: Any) -> None:

@@ -14,15 +14,16 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from prejit._jax.exits import make_exit_safe
+from prejit._jax.exits import is_compiling, is_inside, make_exit_safe
 
-__all__ = ["Abandoned", "Crew", "Helper", "StoppableJob", "helping", "left_behind"]
+__all__ = ["Abandoned", "Crew", "StoppableJob", "helping", "left_behind"]
 
-# At the end of the process: how long helpers may take to finish a step, such as storing, and how long to leave one that
-# was interrupted. Those that compile are not waited for.
+# At the end of the process: how long helpers may take to finish a step, such as storing, how long to leave one that was
+# interrupted, and how long to stand still. Those that compile are not waited for.
 _FINISH_S = 0.5
 _LEAVE_S = 0.5
-_POLL_S = 0.01
+_HALT_S = 0.3
+_POLL_S = 0.005
 
 
 class Abandoned(KeyboardInterrupt):
@@ -35,79 +36,51 @@ class Crew(Protocol):
     is_abandoned: bool
 
 
-class Helper:
-    """Be a thread that works for a crew.
-
-    Attributes:
-        crew: The crew.
-        thread: The thread.
-        is_in_xla: It compiles or loads, which can't be stopped.
-    """
-
-    __slots__ = ("crew", "is_in_xla", "thread")
-
-    def __init__(self, crew: Crew) -> None:
-        self.crew = crew
-        self.thread = threading.current_thread()
-        self.is_in_xla = False
-
-
 class StoppableJob:
-    """Be another job, which stops between two of its steps once nobody waits for it.
+    """Be another job, which stops between two of its steps once nobody waits for it."""
 
-    The steps are seen by what `ladder` asks for: compiling and loading come right after `lower` and `arguments`, and
-    whatever else is asked for comes after them.
-    """
-
-    def __init__(self, job: Any, helper: Helper) -> None:
+    def __init__(self, job: Any, crew: Crew) -> None:
         self._job = job
-        self._helper = helper
+        self._crew = crew
 
     def __getattr__(self, name: str) -> Any:
-        self._helper.is_in_xla = False
         return getattr(self._job, name)
 
     def arguments(self, meta: dict[str, Any] | None) -> dict[str, Any]:
         """Return what loading or compiling needs, which comes next."""
         self._check()
-        found = self._job.arguments(meta)
-        self._helper.is_in_xla = True
-        return found
+        return self._job.arguments(meta)
 
     def lower(self) -> Any:
         """Lower, once; before compiling, and asked for again when what was compiled is stored."""
-        self._helper.is_in_xla = False
-        if self._job.lowered is not None:
-            return self._job.lower()
-        self._check()
-        lowered = self._job.lower()
-        self._check()
-        self._helper.is_in_xla = True
-        return lowered
+        if self._job.lowered is None:
+            self._check()
+            self._job.lower()
+            self._check()
+        return self._job.lower()
 
     def _check(self) -> None:
-        self._helper.is_in_xla = False
-        if self._helper.crew.is_abandoned:
+        if self._crew.is_abandoned:
             raise Abandoned
 
 
-_helpers: set[Helper] = set()
+_helpers: dict[threading.Thread, Crew] = {}
 _is_left_behind = False
 
 
 @contextmanager
-def helping(crew: Crew) -> Generator[Helper]:
+def helping(crew: Crew) -> Generator[None]:
     """Know the calling thread, which does nothing else, as one that works for a crew, for as long as the block runs."""
     if hasattr(signal, "pthread_sigmask"):
         # A signal that ends up here would wait until the compile is ready; see also `_jax.exits`. Not the synchronous
         # ones: blocked, they end the process before a fault handler can say where.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _SYNCHRONOUS)
-    helper = Helper(crew)
-    _helpers.add(helper)
+    thread = threading.current_thread()
+    _helpers[thread] = crew
     try:
-        yield helper
+        yield
     finally:
-        _helpers.discard(helper)
+        _helpers.pop(thread, None)
 
 
 _SYNCHRONOUS = {
@@ -131,28 +104,55 @@ def left_behind() -> Generator[None]:
         raise
 
 
+# -- the end of the process -------------------------------------------------------------------------------------------
+
+
+class _Halt(BaseException):
+    """Be raised in a helper that must not run Python any more: it never comes to be raised."""
+
+    def __new__(cls, *_: object) -> "_Halt":
+        return _stand_still()
+
+
+_never = threading.Lock()
+_never.acquire()
+
+
+def _stand_still() -> Any:
+    while True:
+        _never.acquire()
+
+
 def _at_exit() -> None:
     if not _helpers and not _is_left_behind:
         return
     make_exit_safe()
-    for helper in list(_helpers):
-        helper.crew.is_abandoned = True
+    for crew in list(_helpers.values()):
+        crew.is_abandoned = True
     with suppress(KeyboardInterrupt):  # who is in a hurry may skip the waiting
-        _wait(_FINISH_S)
-        for helper in list(_helpers):
-            _raise_in(helper.thread)  # also where it compiles, so that nothing begins if that ends now
-        _wait(_LEAVE_S)
+        _wait(_FINISH_S, is_compiling)
+        _raise_in_helpers(Abandoned)
+        _wait(_LEAVE_S, is_compiling)
+    # The interpreter goes down any moment now, and then nothing may be on its way back from XLA.
+    _raise_in_helpers(_Halt)
+    with suppress(KeyboardInterrupt):
+        _wait(_HALT_S, lambda thread: is_compiling(thread) or is_inside(thread, _stand_still))
 
 
-def _wait(longest_s: float) -> None:
+def _wait(longest_s: float, is_ready: Callable[[threading.Thread], bool]) -> None:
     deadline = time.monotonic() + longest_s
-    while any(not helper.is_in_xla for helper in list(_helpers)) and time.monotonic() < deadline:
+    # Twice in a row: the first time a thread may have been on its way, and waiting for the interpreter's lock.
+    nr_ready = 0
+    while nr_ready < 2 and time.monotonic() < deadline:
+        nr_ready = nr_ready + 1 if all(is_ready(thread) for thread in list(_helpers)) else 0
         time.sleep(_POLL_S)
 
 
-def _raise_in(thread: threading.Thread) -> None:
-    raise_in: Callable[[Any, Any], int] = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Abandoned))
+def _raise_in_helpers(error: type[BaseException]) -> None:
+    """Raise an error in helpers before they do anything else in Python, in place of one that they have not come to."""
+    for thread in list(_helpers):
+        raise_in: Callable[[Any, Any], int] = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))
 
 
 def _forget() -> None:

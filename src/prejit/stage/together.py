@@ -13,7 +13,7 @@ from prejit import events
 from prejit._jax.threads import ThreadState
 from prejit.config import settings
 from prejit.stage import ladder
-from prejit.stage.abandoned import Helper, StoppableJob, helping
+from prejit.stage.abandoned import StoppableJob, helping
 from prejit.stage.job import Job
 from prejit.stage.ladder import Bypass, Prepared
 from prejit.stage.progress import Group, group
@@ -106,14 +106,14 @@ class _Crew:
                 thread.start()
             except RuntimeError:  # no more threads, or the interpreter is going down
                 if number == 0:
-                    self._work(Helper(self))
+                    self._work()
                 return
 
     def _help(self) -> None:
-        with helping(self) as helper:
-            self._work(helper)
+        with helping(self):
+            self._work()
 
-    def _work(self, helper: Helper) -> None:
+    def _work(self) -> None:
         while not self.is_abandoned:
             try:
                 position, job, context = self._todo.popleft()
@@ -121,12 +121,12 @@ class _Crew:
                 return
             outcome: Prepared | Bypass | BaseException
             try:
-                outcome = context.run(self._prepare, job, helper)
+                outcome = context.run(self._prepare, job)
             except BaseException as error:  # noqa: BLE001  # raised by the one who waits, if anybody does
                 outcome = error
             self._done.put((position, outcome))
             del job, outcome  # an error's traceback has this frame
 
-    def _prepare(self, job: Job, helper: Helper) -> Prepared | Bypass:
+    def _prepare(self, job: Job) -> Prepared | Bypass:
         with self._state.applied(), events.in_the_name_of(self._owners):
-            return ladder.prepare(cast("Job", StoppableJob(job, helper)))
+            return ladder.prepare(cast("Job", StoppableJob(job, self)))
