@@ -2,7 +2,9 @@
 
 import json
 import textwrap
+import tomllib
 from importlib import metadata
+from pathlib import Path
 
 import jax_tests
 import pytest
@@ -198,3 +200,10 @@ def test_a_module_that_fails_to_import_with_the_replacement_only_is_told(checkou
     assert status == 1
     assert "could not be imported" in output
     assert "1 found by pytest without the replacement only" in output
+
+
+def test_every_known_difference_is_in_the_docs():
+    root = Path(__file__).parents[3]
+    page = (root / "docs" / "reference" / "jax-tests.md").read_text()
+    known = tomllib.loads((root / "tools" / "jax_tests_known.toml").read_text())["known"]
+    assert [entry["tests"] for entry in known if ".".join(entry["tests"].split("::")[1:]) not in page] == []
