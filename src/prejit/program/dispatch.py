@@ -9,12 +9,13 @@ import jax
 
 from prejit import events
 from prejit._jax import tracing
-from prejit._jax.environment import is_at_defaults
+from prejit._jax.environment import dispatch_token, is_at_defaults
 from prejit._jax.running import Found
 from prejit.component.core import Core, Options
 from prejit.component.dispatch import Call, Dispatch
 from prejit.config import Link, settings
 from prejit.errors import LinkWarning, levels_to_user
+from prejit.program.known import KNOWN
 
 if TYPE_CHECKING:
     from prejit.program.link import Drawn, Ready, Whole
@@ -111,9 +112,16 @@ class ProgramDispatch(Dispatch):
         if tracing.has_mixed_devices(leaves):
             return None  # JAX refuses, naming the arguments
         program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
+        trace, kind = program.closed_jaxpr, self._kind_of_program(program, leaves)
+        prepared = KNOWN.get(trace, kind)
+        if prepared is not None:
+            self._use(prepared)
+            return prepared
         drawn = self._draw(program, leaves)
         ready = self._link(drawn, program, leaves)
         if ready is not None:
+            self._use(ready)
+            KNOWN.put(trace, kind, ready)
             return ready
         if self._asked() == "outline":
             from prejit.program.apart import with_parts_apart
@@ -125,8 +133,26 @@ class ProgramDispatch(Dispatch):
             return None
         if job.lowered is None:
             warn_without_lowering(program)
-        self.core.seen_keys.add(prepared.key.digest)
+        self._use(prepared)
+        KNOWN.put(trace, kind, prepared)
         return prepared
+
+    def _kind_of_program(self, program: tracing.TracedProgram, leaves: list[Any]) -> Any:
+        """Return what tells apart the calls that share a trace."""
+        from prejit.store import get_store
+
+        options = tuple(program.options.items()), program.compiler_options, program.donated
+        types = tuple([tracing.call_type(leaf) for leaf in leaves])
+        return types, options, self._asked(), dispatch_token(), tracing.trace_context(), id(get_store())
+
+    def _use(self, prepared: Any) -> None:
+        """Note what a call uses, so that it lets go of it when it is to be unloaded."""
+        from prejit.program.link import Ready
+
+        for part in prepared.used if isinstance(prepared, Ready) else (prepared,):
+            part.loaded.used_by(self)
+            part.loaded.used_by(KNOWN)
+            self.core.seen_keys.add(part.key.digest)
 
     def as_compiled(self, prepared: Any, traced: Any, spelled: Call) -> Any:
         """Return what was prepared as JAX's own stage."""
@@ -178,14 +204,10 @@ class ProgramDispatch(Dispatch):
         if isinstance(drawn, Whole):
             return None
         try:
-            ready = link(drawn, program, leaves)
+            return link(drawn, program, leaves)
         except Exception as error:  # noqa: BLE001  # whatever XLA has against a part, it may take the whole
             self._report(error)
             return None
-        for part in ready.used:
-            part.loaded.used_by(self)
-            self.core.seen_keys.add(part.key.digest)
-        return ready
 
     def _report(self, error: Exception) -> None:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

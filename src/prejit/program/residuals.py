@@ -123,7 +123,7 @@ def _slim(eqn: Any, body: Any, stays: Sequence[bool]) -> _Slim | None:
         else:
             kept.update(var for var, _ in members)
     again -= kept
-    if not again:
+    if not again or not kept:  # where nothing would be left of it, it is its user's to say that it is a unit
         return None
     order = [*outvars, *makers]
     returns = tuple(dict.fromkeys(var for var in order if var in kept))
