@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import compiler, pjit
+from jax._src import compiler, core, pjit
 from jax._src.interpreters import mlir, pxla
 from jax._src.lib import xla_client as xc
 from jax._src.lib.mlir import ir
@@ -178,7 +178,22 @@ def describe_compiled(executable: Any, targets: Sequence[str], device: Any) -> d
         "dispatch_layouts": [describe_layout(layout) for layout in unloaded.dispatch_in_layouts],
         "out_layouts": [describe_layout(layout) for layout in unloaded.xla_out_layouts],
         "custom_call_targets": list(targets),
+        "placed_results": [n for n, aval in enumerate(unloaded.output_avals) if _has_placement(aval)],
     }
+
+
+def _has_placement(aval: Any) -> bool:
+    return isinstance(aval, core.ShapedArray) and (
+        not aval.sharding.mesh.empty or aval.memory_space != jax.memory.Space.Device
+    )
+
+
+def _placed_types(avals: Sequence[Any], shardings: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    """Return types of results, at the given places with the mesh and memory of their shardings, as JAX has them."""
+    return [
+        core.update_aval_with_sharding(aval, sharding) if n in places and isinstance(aval, core.ShapedArray) else aval
+        for n, (aval, sharding) in enumerate(zip(avals, shardings, strict=True))
+    ]
 
 
 def is_fresh(executable: Any) -> bool:
@@ -234,14 +249,15 @@ def load_executable(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any
     )
     device_list = xc.DeviceList(tuple(devices))
     kept = set(meta["kept_var_idx"])
+    out_shardings = [sharding_from(s, devices) for s in meta["out_shardings"]]
     unloaded = pxla.UnloadedMeshExecutable(
         xla_executable=client.deserialize_executable(data, device_list, options),
         device_list=device_list,
         backend=client,
         input_avals=[a for i, a in enumerate(in_avals) if i in kept],
         input_shardings=[sharding_from(s, devices) for s in meta["in_shardings"]],
-        output_avals=list(out_avals),
-        output_shardings=[sharding_from(s, devices) for s in meta["out_shardings"]],
+        output_avals=_placed_types(out_avals, out_shardings, meta.get("placed_results", ())),
+        output_shardings=out_shardings,
         committed=meta["committed"],
         name=meta["name"],
         unordered_effects=[],
@@ -269,15 +285,16 @@ def compile_module(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any]
     initialize_targets(meta["custom_call_targets"])
     devices = _placed(meta, device)
     kept = set(meta["kept_var_idx"])
+    out_shardings = [sharding_from(s, devices) for s in meta["out_shardings"]]
     with mlir.make_ir_context():
         module = ir.Module.parse(data)
         return pxla.UnloadedMeshExecutable.from_hlo(
             meta["name"],
             module,
             [a for i, a in enumerate(in_avals) if i in kept],
-            list(out_avals),
+            _placed_types(out_avals, out_shardings, range(len(out_avals))),
             tuple(sharding_from(s, devices) for s in meta["in_shardings"]),
-            tuple(sharding_from(s, devices) for s in meta["out_shardings"]),
+            tuple(out_shardings),
             tuple_args=False,
             unordered_effects=[],
             ordered_effects=[],

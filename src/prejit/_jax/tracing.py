@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import api, core, dispatch, pjit, traceback_util, util
+from jax._src import api, core, dispatch, pjit, source_info_util, traceback_util, util
 from jax._src import config as jax_config
 from jax._src.array import ArrayImpl
 from jax._src.interpreters import mlir
@@ -26,6 +26,7 @@ api_boundary = traceback_util.api_boundary
 _PACKAGE = Path(__file__).parents[1]
 for _room in ("_jax", "component", "config.py", "events.py", "key", "program", "signature", "stage", "store"):
     traceback_util.register_exclusion(str(_PACKAGE / _room))
+    source_info_util.register_exclusion(str(_PACKAGE / _room))
 
 
 @api_boundary
@@ -236,10 +237,10 @@ def devices_of(flat: Sequence[Any]) -> list[Any]:
     return []
 
 
-def devices_of_options(program: TracedProgram) -> list[Any]:
-    """Return the devices that shardings given to `jax.jit` fix, in order, or an empty list."""
-    for name in ("in_shardings", "out_shardings"):
-        for sharding in program.options.get(name, ()):
+def devices_of_option(program: TracedProgram, name: str) -> list[Any]:
+    """Return the devices that `in_shardings` or `out_shardings` fix, in order, or an empty list."""
+    if name in program.options:
+        for sharding in program.options[name]:
             if hasattr(sharding, "_device_assignment"):
                 try:
                     return list(sharding._device_assignment)
@@ -348,7 +349,7 @@ __all__ = [
     "check_argument",
     "default_device",
     "devices_of",
-    "devices_of_options",
+    "devices_of_option",
     "donations",
     "epoch",
     "flatten",

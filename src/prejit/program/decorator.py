@@ -1,6 +1,7 @@
 """`prejit.jit`: check its arguments as `jax.jit` does, and wrap the function."""
 
 import functools
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
@@ -8,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from prejit._jax import tracing
 from prejit.component.decorator import check_word, names_of, numbers_of
 from prejit.config import Link
+from prejit.errors import levels_to_user
 from prejit.program.dispatch import JitOptions, ProgramCore
 from prejit.program.wrapper import Program
 
@@ -143,7 +145,7 @@ def jit(
         and not (name in defaults and value is defaults[name])
     }
     fun = _checked(fun)
-    plain = tracing.plain_jit(fun, **given)  # JAX's own checks, in JAX's words
+    plain = _plain(fun, given)  # JAX's own checks, in JAX's words
     options = JitOptions(
         static_argnums=numbers_of(static_argnums),
         static_argnames=names_of(static_argnames),
@@ -157,6 +159,17 @@ def jit(
         given=given,
     )
     return Program(fun, ProgramCore(fun, plain, options, None))
+
+
+def _plain(fun: Any, given: dict[str, Any]) -> Any:
+    if not {"device", "backend"} & given.keys():
+        return tracing.plain_jit(fun, **given)
+    with warnings.catch_warnings(record=True) as caught:  # JAX's warning of them would point at this line
+        warnings.simplefilter("always")
+        plain = tracing.plain_jit(fun, **given)
+    for one in caught:
+        warnings.warn(one.message, one.category, stacklevel=levels_to_user())
+    return plain
 
 
 def _checked(fun: Any) -> Any:

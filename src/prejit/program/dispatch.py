@@ -105,6 +105,7 @@ class ProgramDispatch(Dispatch):
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Get what runs a kind of call that is new, or None where it runs as under `jax.jit`."""
+        from prejit.program.link import Ready
         from prejit.stage.donation import warn_without_lowering
         from prejit.stage.job import TracedJob
         from prejit.stage.ladder import Bypass, prepare
@@ -119,7 +120,7 @@ class ProgramDispatch(Dispatch):
             return prepared
         drawn = self._draw(program, leaves)
         ready = self._link(drawn, program, leaves)
-        if ready is not None:
+        if isinstance(ready, Ready):
             self._use(ready)
             KNOWN.put(trace, kind, ready)
             return ready
@@ -128,11 +129,16 @@ class ProgramDispatch(Dispatch):
 
             program = with_parts_apart(program)
         job = TracedJob(program, leaves, self.core.name)
-        prepared = prepare(job)
+        try:
+            prepared = prepare(job)
+        except ValueError:
+            return None  # what JAX has against it, it says in its own words
+        if isinstance(ready, Exception):
+            self._report(ready)
         if isinstance(prepared, Bypass):
             return None
         if job.lowered is None:
-            warn_without_lowering(program)
+            warn_without_lowering(program, len(job.devices))
         self._use(prepared)
         KNOWN.put(trace, kind, prepared)
         return prepared
@@ -198,7 +204,9 @@ class ProgramDispatch(Dispatch):
             self._report(error)
             return Whole(f"it could not be cut: {type(error).__name__}")
 
-    def _link(self, drawn: "Drawn | Whole", program: tracing.TracedProgram, leaves: list[Any]) -> "Ready | None":
+    def _link(
+        self, drawn: "Drawn | Whole", program: tracing.TracedProgram, leaves: list[Any]
+    ) -> "Ready | Exception | None":
         from prejit.program.link import Whole, link
 
         if isinstance(drawn, Whole):
@@ -206,8 +214,7 @@ class ProgramDispatch(Dispatch):
         try:
             return link(drawn, program, leaves)
         except Exception as error:  # noqa: BLE001  # whatever XLA has against a part, it may take the whole
-            self._report(error)
-            return None
+            return error
 
     def _report(self, error: Exception) -> None:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -5,7 +5,7 @@ A plan is plain data: it can be stored, read by another process, and printed.
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 from prejit._jax import pieces
 from prejit.program.partition import Kind, Parts, Segment
@@ -103,15 +103,40 @@ class Layout:
         return layout
 
     def check(self) -> None:
-        """Raise ValueError unless every register is written before it is read, and not read after it is freed."""
-        alive = set(range(self.nr_consts + self.nr_inputs))
+        """Raise ValueError unless the plan holds together.
+
+        Each call writes the next registers; what is read holds a value; what is reused or freed is dead afterwards.
+        """
+        numbers = [self.nr_consts, self.nr_inputs, self.nr_registers, *self.returns]
         for call in self.calls:
-            if not (0 <= call.unit < len(self.units)) or not alive.issuperset(call.reads):
-                raise ValueError("reading a plan: expected registers that hold a value, got others")
-            alive.update(range(call.first, call.first + call.nr_results))
-            alive.difference_update(call.frees)
-        if not alive.issuperset(self.returns) or max([*self.returns, -1]) >= self.nr_registers:
-            raise ValueError("reading a plan: expected results that hold a value, got others")
+            numbers += [call.unit, call.first, call.nr_results, *call.reads, *call.frees]
+        _require(all(type(n) is int and n >= 0 for n in numbers), "whole numbers")
+        size = self.nr_consts + self.nr_inputs
+        alive = set(range(size))
+        constants = set(range(self.nr_consts))
+        for unit in self.units:
+            _require(unit.kind in get_args(Kind) and all(type(flag) is bool for flag in unit.donated), "units")
+        for call in self.calls:
+            _require(call.unit < len(self.units) and alive.issuperset(call.reads), "calls that read what was written")
+            donated = self.units[call.unit].donated
+            _require(len(donated) == len(call.reads) and call.first == size, "calls that write the next registers")
+            size += call.nr_results
+            alive.update(range(call.first, size))
+            frees = set(call.frees)
+            _require(len(frees) == len(call.frees) and alive.issuperset(frees - constants), "registers freed once")
+            reused = [register for register, is_reused in zip(call.reads, donated, strict=True) if is_reused]
+            _require(
+                frees.issuperset(reused) and not constants.intersection(frees)
+                and all(call.reads.count(register) == 1 for register in reused),
+                "only dead registers reused",
+            )  # fmt: skip
+            alive -= frees
+        _require(alive.issuperset(self.returns) and size == self.nr_registers, "results that hold a value")
+
+
+def _require(holds: bool, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"reading a plan: expected {expected}, got others")
 
 
 @dataclass(slots=True)

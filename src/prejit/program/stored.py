@@ -103,6 +103,14 @@ def link_stored(entry: CacheEntry, flat: Sequence[Any]) -> Linked:
     if meta["plan_format"] != PLAN_FORMAT:
         raise ValueError(f"reading a plan: expected format {PLAN_FORMAT}, got {meta['plan_format']!r}")
     layout = Layout.from_dict(meta["layout"])
+    taken = {
+        register
+        for call in layout.calls
+        for register, is_reused in zip(call.reads, layout.units[call.unit].donated, strict=True)
+        if is_reused and register < layout.nr_inputs
+    }
+    if not taken.issubset(meta["given_up"]):
+        raise ValueError("reading a plan: expected only inputs reused that the caller gives up, got others")
     reads = [value for value, is_used in zip(flat, meta["used"], strict=True) if is_used]
     committed = tracing.devices_of(reads)
     device = (committed or [tracing.default_device()])[0]

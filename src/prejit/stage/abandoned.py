@@ -31,9 +31,13 @@ class Abandoned(KeyboardInterrupt):
 
 
 class Crew(Protocol):
-    """Be what a helper works for."""
+    """Be what a helper works for; `is_abandoned` says that nobody waits for it any more."""
 
     is_abandoned: bool
+
+
+class _Alone:
+    is_abandoned = False
 
 
 class StoppableJob:
@@ -69,14 +73,20 @@ _is_left_behind = False
 
 
 @contextmanager
-def helping(crew: Crew) -> Generator[None]:
-    """Know the calling thread, which does nothing else, as one that works for a crew, for as long as the block runs."""
+def helping(crew: Crew | None = None) -> Generator[None]:
+    """Know the calling thread as a helper for as long as the block runs, so that the process can end without it.
+
+    Args:
+        crew: What it works for, if several threads do.
+
+    **Effects**: the thread handles no signals any more; it must be a daemon, made for this alone.
+    """
     if hasattr(signal, "pthread_sigmask"):
         # A signal that ends up here would wait until the compile is ready; see also `_jax.exits`. Not the synchronous
         # ones: blocked, they end the process before a fault handler can say where.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _SYNCHRONOUS)
     thread = threading.current_thread()
-    _helpers[thread] = crew
+    _helpers[thread] = crew or _Alone()
     try:
         yield
     finally:

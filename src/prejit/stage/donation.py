@@ -10,9 +10,9 @@ from prejit.errors import levels_to_user
 __all__ = ["warn_of_unusable", "warn_without_lowering"]
 
 
-def warn_without_lowering(program: tracing.TracedProgram) -> None:
+def warn_without_lowering(program: tracing.TracedProgram, nr_devices: int) -> None:
     """Warn of donated arguments that no result can take, for a program on one device that came from the store."""
-    if not any(program.donated) or program.options.keys() - {"keep_unused"}:
+    if nr_devices > 1 or not any(program.donated) or program.options.keys() - {"keep_unused"}:
         return
     if "keep_unused" in program.options:
         used = [True] * len(program.in_avals)

@@ -102,12 +102,15 @@ class TracedJob:
 
     def _devices(self, program: tracing.TracedProgram, flat: Sequence[Any]) -> list[Any]:
         default = [tracing.default_device()]
+        given = tracing.devices_of_option(program, "in_shardings")
+        if given:
+            return given  # where arguments are moved
         asked = tracing.devices_of(flat)
         if asked and asked != default and "keep_unused" not in program.options:
             # JAX leaves an argument that nothing reads out of the program, and its placement with it.
             used = pieces.without_dead_code(program.closed_jaxpr)[2]
             asked = tracing.devices_of([value for value, is_used in zip(flat, used, strict=True) if is_used])
-        return asked or tracing.devices_of_options(program) or default
+        return asked or tracing.devices_of_option(program, "out_shardings") or default
 
     @lazy
     def in_avals(self) -> list[Any]:
