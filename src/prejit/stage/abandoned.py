@@ -87,10 +87,11 @@ def helping(crew: Crew | None = None) -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _SYNCHRONOUS)
     thread = threading.current_thread()
     _helpers[thread] = crew or _Alone()
-    try:
-        yield
-    finally:
-        _helpers.pop(thread, None)
+    with suppress(Abandoned):  # which can come at any line, and would be printed as what the thread failed with
+        try:
+            yield
+        finally:
+            _helpers.pop(thread, None)
 
 
 _SYNCHRONOUS = {

@@ -1,8 +1,10 @@
 import _thread
+import os
 import threading
 import time
 import traceback
 from contextlib import ExitStack
+from contextvars import copy_context
 
 import jax
 import jax.numpy as jnp
@@ -244,6 +246,53 @@ def test_ctrl_c_ends_the_waiting_and_a_later_call_is_answered(capfd, monkeypatch
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_helper_that_is_told_to_stop_says_nothing(capfd):
+    def work():
+        with abandoned.helping():
+            abandoned._raise_in_helpers(abandoned.Abandoned)
+            for _ in range(100):
+                time.sleep(0.01)
+            seen.append("still here")
+
+    seen = []
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join()
+    assert seen == []
+    assert not abandoned._helpers
+    assert capfd.readouterr() == ("", "")
+
+
+def test_at_the_end_what_lowers_is_stopped_and_what_is_quick_gets_through(store, monkeypatch):
+    made_safe = []
+    monkeypatch.setattr(abandoned, "make_exit_safe", lambda: made_safe.append(1))
+    monkeypatch.setattr(abandoned, "_FINISH_S", 0.2)
+    are_in = threading.Barrier(3, timeout=60)
+
+    def for_ever(_):
+        are_in.wait()
+        while True:
+            time.sleep(0.01)
+
+    def quickly(_):
+        are_in.wait()
+
+    def run():
+        with pytest.raises(KeyboardInterrupt):  # which nobody would see at the end
+            prepare_together([*many(1, for_ever), *many(1, quickly, start=1), *many(3, start=2)], name="program")
+
+    abandoned._at_exit()
+    assert made_safe == [], "nothing is at work"
+    thread = threading.Thread(target=copy_context().run, args=(run,))
+    thread.start()
+    are_in.wait()
+    abandoned._at_exit()
+    assert made_safe == [1]
+    assert not abandoned._helpers
+    thread.join()
+    assert os.listdir(store.path / "v1" / "locks") == []
+
+
 # -- what the workers see ----------------------------------------------------------------------------------------------
 
 user_context = jax.make_user_context(None)
@@ -366,3 +415,44 @@ def test_work_is_counted_for_whom_the_caller_works():
     with events.attributed_to(mine), events.in_the_name_of((other,)):
         events.count("loads")
     assert (mine.get("loads"), other.get("loads")) == (0, 1)
+
+
+FORK = """
+import os, signal, sys, threading, warnings
+import prejit
+from prejit.stage import abandoned, progress, together
+
+prejit.configure(compile_threads=2, progress="on")
+progress._DELAY_S = 0.0
+are_in, release = threading.Semaphore(0), threading.Event()
+
+def prepare(job):
+    with progress.compiling(job._job):
+        if job._job.startswith("slow"):
+            are_in.release()
+            release.wait(60)
+        return job._job
+
+together.ladder.prepare = prepare
+work = threading.Thread(target=together.prepare_together, args=(["slow 1", "slow 2", "slow 3"],), kwargs={"name": "p"})
+work.start()
+are_in.acquire()
+are_in.acquire()
+warnings.simplefilter("ignore")  # JAX's own about forking
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    is_right = not abandoned._helpers and not progress._display.items
+    is_right &= together.prepare_together(["a", "b", "c"], name="child") == ["a", "b", "c"]
+    abandoned._at_exit()
+    os._exit(0 if is_right else 1)
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+release.set()
+work.join()
+sys.exit(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_starts_with_nothing_at_work(run_python):
+    run_python(FORK)
