@@ -18,6 +18,7 @@ from jax._src.lib.mlir import ir
 from jax._src.named_sharding import UnspecifiedValue
 
 from prejit._jax.compilation import was_deserialized
+from prejit._jax.running import copied
 from prejit._jax.shardings import (
     describe_layout,
     describe_sharding,
@@ -316,14 +317,14 @@ def compile_module(data: bytes, meta: dict[str, Any], *, in_avals: Sequence[Any]
 def place_constants(executable: Any, consts: Sequence[Any]) -> tuple[Any, ...]:
     """Put hoisted constants on the executable's devices.
 
-    A NumPy array is copied first: the CPU backend would share its memory, and what the program computes would change
-    when the user writes to the array, which under `jax.jit` is baked in.
+    They are copied first: what the program computes would change, or it would fail, when the user writes to a NumPy
+    array or deletes a JAX array, which under `jax.jit` is baked in.
     """
     if not consts:
         return ()
     kept = [n for n in range(len(consts)) if n in executable._kept_var_idx]
-    taken = [np.array(consts[n], copy=True) if isinstance(consts[n], np.ndarray) else consts[n] for n in kept]
     with jax.transfer_guard("allow"):  # the user moves no data here: under `jax.jit` there would be none to move
+        taken = [copied(consts[n]) for n in kept]
         placed = dict(zip(kept, executable.shard_const_args(taken), strict=True)) if taken else {}
     # The executable does not take the others, so anything may stand in their place.
     nothing = next(iter(placed.values()), np.zeros((), np.bool_))

@@ -24,6 +24,7 @@ from prejit._jax.pieces import physical_aval
 
 __all__ = [
     "check_arguments",
+    "copied",
     "costs",
     "enter",
     "give_up",
@@ -120,11 +121,20 @@ def key_wrapper(aval: Any) -> Callable[[Any], Any] | None:
 
 
 def place_constants(consts: Sequence[Any], device: Any) -> list[Any]:
-    """Put constants on a device; NumPy arrays are copied, for the user may write to them later."""
+    """Put copies of constants on a device."""
     place = on_device(device)
-    taken = [np.array(const, copy=True) if isinstance(const, np.ndarray) else const for const in consts]
     with jax.transfer_guard("allow"):  # under `jax.jit` there would be nothing to move
-        return [place(const) for const in taken]
+        return [place(copied(const)) for const in consts]
+
+
+def copied(const: Any) -> Any:
+    """Return a constant that stays what it is.
+
+    The user may write to a NumPy array, or delete or donate a JAX array, which under `jax.jit` is baked in.
+    """
+    if isinstance(const, jax.Array):
+        return jax.device_put(const, const.sharding, may_alias=False)
+    return np.array(const, copy=True) if isinstance(const, np.ndarray) else const
 
 
 class Found:
