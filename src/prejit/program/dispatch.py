@@ -107,12 +107,12 @@ class ProgramDispatch(Dispatch):
         """Get what runs a kind of call that is new, or None where it runs as under `jax.jit`."""
         from prejit.program.link import Ready
         from prejit.stage.donation import warn_without_lowering
-        from prejit.stage.job import TracedJob
+        from prejit.stage.job import TracedJob, read_by
         from prejit.stage.ladder import Bypass, prepare
 
-        if tracing.has_mixed_devices(leaves):
-            return None  # JAX refuses, naming the arguments
         program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
+        if tracing.has_mixed_devices(leaves) and tracing.has_mixed_devices(read_by(program, leaves)):
+            return None  # JAX refuses, naming the arguments
         trace, kind = program.closed_jaxpr, self._kind_of_program(program, leaves)
         prepared = KNOWN.get(trace, kind)
         if prepared is not None:

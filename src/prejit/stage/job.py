@@ -21,7 +21,7 @@ from prejit.signature.statics import Static
 from prejit.stage.lazy import lazy
 from prejit.stage.reuse import content_of, warn_of_reuse
 
-__all__ = ["Job", "NamedJob", "NotNamedError", "TracedJob"]
+__all__ = ["Job", "NamedJob", "NotNamedError", "TracedJob", "read_by"]
 
 Pairs = Sequence[tuple[str, str]]
 Kind = Literal["executable", "module"]
@@ -106,10 +106,8 @@ class TracedJob:
         if given:
             return given  # where arguments are moved
         asked = tracing.devices_of(flat)
-        if asked and asked != default and "keep_unused" not in program.options:
-            # JAX leaves an argument that nothing reads out of the program, and its placement with it.
-            used = pieces.without_dead_code(program.closed_jaxpr)[2]
-            asked = tracing.devices_of([value for value, is_used in zip(flat, used, strict=True) if is_used])
+        if asked and asked != default:
+            asked = tracing.devices_of(read_by(program, flat))
         return asked or tracing.devices_of_option(program, "out_shardings") or default
 
     @lazy
@@ -335,6 +333,14 @@ class NamedJob:
     def consts(self) -> list[Any]:
         """Return the values of the hoisted constants."""
         return []
+
+
+def read_by(program: tracing.TracedProgram, flat: Sequence[Any]) -> list[Any]:
+    """Return the arguments that a program has: JAX leaves out what nothing reads, and its placement with it."""
+    if "keep_unused" in program.options:
+        return list(flat)
+    used = pieces.without_dead_code(program.closed_jaxpr)[2]
+    return [value for value, is_used in zip(flat, used, strict=True) if is_used]
 
 
 def why_not_traced(program: tracing.TracedProgram) -> str | None:
