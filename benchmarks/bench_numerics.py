@@ -59,10 +59,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def measure(program: Program, type_name: str, dtype: Any) -> dict[str, Any]:
     """Run a program in all ways and compare."""
     args = numerics_programs.in_type(program.args, dtype)
-    linked = prejit.jit(program.make(jax.jit), link="separate")
+    marked = program.make(jax.jit)
+    linked = prejit.jit(marked, link="separate")
     plan = linked.plan(*args)
     found = _run(linked, args, program.nr_steps)
-    expected = _run(jax.jit(program.make(jax.jit)), args, program.nr_steps)
+    expected = _run(jax.jit(marked), args, program.nr_steps)
     unmarked = _run(jax.jit(program.make(_unmarked)), args, program.nr_steps)
     with jax.enable_x64(True):
         exact_args = numerics_programs.in_type(args, jnp.float64)
@@ -128,7 +129,8 @@ def _quotient(above: float, below: float) -> float:
 
 def _text(name: str, row: dict[str, Any]) -> str:
     if name == "equal":
-        return "all" if row["unequal"] == 0 else f"{1 - row['unequal']:.1%}"
+        share = f"{1 - row['unequal']:.1%}"
+        return "all" if row["unequal"] == 0 else "> 99.9%" if share == "100.0%" else share
     value = row[name]
     return ("0" if value == 0 else f"{value:.1e}") if isinstance(value, float) else str(value)
 
@@ -140,7 +142,7 @@ def _print_worst(rows: Sequence[dict[str, Any]]) -> None:
     print(f"\n{rows[0]['type']}: {nr_equal} of {len(rows)} programs are equal to the last bit")
     for name in ("norm", "of largest", "of element"):
         worst = max(rows, key=lambda row: row[name])
-        print(f"  largest {name}: {worst[name]:.1e}, {worst['program']}")
+        print(f"  worst by {name}: {worst[name]:.1e}, {worst['program']}")
 
 
 if __name__ == "__main__":

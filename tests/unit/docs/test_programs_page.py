@@ -95,3 +95,39 @@ def test_compile_is_linked_and_lower_is_jax_own(store_dir):
     program = prejit.jit(stack, link="separate")
     assert program.compile(W, X).runtime_executable() is None
     assert program.lower(W, X).compile().runtime_executable() is not None
+
+
+def test_donated_buffers_that_no_result_can_take_warn_in_every_process(store_dir):
+    def two_of_three(a, b):
+        return layer(a, layer(a, b))
+
+    for _ in range(2):  # the second time everything is there already
+        before = prejit.counters()["compiles"]
+        program = prejit.jit(two_of_three, donate_argnums=(0, 1), link="separate")
+        with pytest.warns(UserWarning, match=r"Some donated buffers were not usable: float32\[8,8\]"):
+            program(jnp.array(W), jnp.array(X))
+        jax.clear_caches()
+    assert prejit.counters()["compiles"] == before
+
+
+def test_a_part_that_does_not_compile_makes_one_module(store_dir, monkeypatch):
+    def fail(*args):
+        raise RuntimeError("XLA says no")
+
+    monkeypatch.setattr("prejit.program.link.link", fail)
+    program = prejit.jit(stack, link="separate")
+    with pytest.warns(prejit.LinkWarning, match="RuntimeError: XLA says no; it is compiled as one module"):
+        out = program(W, X)
+    np.testing.assert_allclose(out, jax.jit(stack)(W, X), rtol=1e-6)
+
+
+def test_an_unhashable_callable_is_refused_as_by_jit(store_dir):
+    class Doubling:
+        __hash__ = None
+
+        def __call__(self, x):
+            return x * 2
+
+    for jit in (jax.jit, prejit.jit):
+        with pytest.raises(TypeError, match="unhashable type"):
+            jit(Doubling())(1.0)
