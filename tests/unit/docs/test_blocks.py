@@ -11,11 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-PAGES = {
-    str(path.relative_to(ROOT)): blocks
-    for path in sorted((ROOT / "docs").rglob("*.md"))
-    if any(language == "python" for language, _ in (blocks := BLOCK.findall(path.read_text())))
-}
+TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
+PAGES = {page: BLOCK.findall(text) for page, text in TEXTS.items() if "\n```python\n" in text}
 
 
 @pytest.mark.parametrize("page", PAGES)
