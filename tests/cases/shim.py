@@ -22,6 +22,7 @@ import numpy as np
 from jax import export, lax  # noqa: F401
 from jax.sharding import Mesh, NamedSharding  # noqa: F401
 from jax.sharding import PartitionSpec as P  # noqa: F401
+from ways import component  # noqa: F401
 
 import prejit
 
@@ -32,7 +33,6 @@ os.environ["CASES_SCRATCH"] = SCRATCH
 sys.path.insert(0, SCRATCH)
 prejit.configure(cache_dir=CACHE)
 
-component = prejit.component
 one = jnp.float32(1)
 x3 = jnp.arange(3.0)
 
