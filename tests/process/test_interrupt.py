@@ -15,8 +15,8 @@ import pytest
 
 HERE = Path(__file__).parent
 
-# The promise is two seconds, of which an idle machine needs less than one; this one may be busy with other tests.
-LONGEST_S = 5.0
+# The promise is two seconds, of which an idle machine needs one. This one may be busy, and the compiles take minutes.
+LONGEST_S = 15.0
 
 PROGRAM = """
 from inside import *
