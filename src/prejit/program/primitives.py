@@ -12,7 +12,8 @@ SOFT = frozenset(
     {
         "mul", "neg", "div", "convert_element_type", "reduce_precision", "integer_pow", "square", "sqrt", "rsqrt",
         "exp", "exp2", "log", "log1p", "expm1", "pow", "tanh", "logistic", "sin", "cos", "tan", "erf", "erfc",
-        "atan2", "cbrt", "log2", "asin", "acos", "atan", "erf_inv", "one_minus_square", "polynomial", "sinh", "cosh", "asinh", "acosh", "atanh", "complex", "conj",
+        "atan2", "cbrt", "log2", "asin", "acos", "atan", "erf_inv", "one_minus_square", "polynomial", "sinh", "cosh",
+        "asinh", "acosh", "atanh", "complex", "conj",
     }
 )  # fmt: skip
 # In types of fewer than 32 bits these too: XLA computes a loop in 32 bits and rounds at its end.
