@@ -94,6 +94,8 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
     reason = why_whole_where([value for value, is_used in zip(flat, used, strict=True) if is_used], jaxpr, link)
     if reason:
         return Whole(reason)
+    if not all(map(pieces.is_plain_boundary, (*program.in_avals, *program.out_avals))):
+        return Whole("an argument or a result is not one plain array")
     question = (link, settings().hoist_bytes, program.donated, tuple(program.options), program.name)
     if question not in known:
         known[question] = _draw(program, jaxpr, consts, used, link)
@@ -135,9 +137,6 @@ def why_whole(program: tracing.TracedProgram, link: Link) -> str:
         return f"it was given {' and '.join(placed)}"
     if any(tracing.is_ref_effect(effect) for effect in program.effects):
         return "it writes to a mutable array"
-    avals = [*program.in_avals, *program.out_avals]
-    if not all(map(pieces.is_plain_boundary, avals)):
-        return "an argument or a result is not one plain array"
     if any(tracing.is_spread(const) for const in program.consts):
         return "a constant is on several devices"
     return ""
