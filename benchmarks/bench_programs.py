@@ -32,7 +32,9 @@ MARKED, COMPONENT, INNER, SCAN = "jax.jit+marked", "prejit+component", "prejit+i
 WAYS = (PLAIN, MARKED, CACHED, COMPONENT, INNER, SCAN)
 WITH_CACHE = (CACHED, COMPONENT, INNER)
 SIDE_BY_SIDE = (PLAIN, COMPONENT, INNER)
-PROGRAMS = ("forward", "value_and_grad", "adamw", "value_and_grad-rms", "adamw-rms", "forward-rms")
+PROGRAMS = (
+    "forward", "value_and_grad", "adamw", "value_and_grad-rms", "adamw-rms", "forward-rms", "value_and_grad-centred",
+)  # fmt: skip
 LAYERS = (6, 12, 24, 48, 96)
 
 # One module of 48 unrolled layers takes XLA many minutes, and one of 96 up to 19 GB.
