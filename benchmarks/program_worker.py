@@ -31,7 +31,7 @@ class Program:
 
     Args:
         model: The module of the model.
-        name: `forward`, `value_and_grad` or `adamw`, with `-rms` for RMS normalization or `-centred` (see `transformer.py`).
+        name: `forward`, `value_and_grad` or `adamw`, with `-rms` or `-centred` for another normalization.
         way: How layer and step are marked.
         nr_layers: How many layers.
         link: For `prejit.jit`.

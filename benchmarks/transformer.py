@@ -71,8 +71,8 @@ def normalize(params: Params, x: jax.Array) -> jax.Array:
     """Normalize as the parameters say: RMS norm has no shift; a shift called `centred_shift` asks for another spelling.
 
     How layer norm is spelled decides how long XLA takes for a whole module of many layers. The usual spelling, the mean
-    and `var` (flax's mean of squares is no better), takes four times as long as one in which the difference from the mean
-    is written once and used for both.
+    and `var` (flax's mean of squares is no better), takes four times as long as one in which the difference from the
+    mean is written once and used for both.
     """
     if "shift" in params:
         mean, variance = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
