@@ -76,7 +76,7 @@ def _with_gradient(name: str, make: Callable[[Mark], Callable[..., Any]], args: 
 def _transformers() -> Iterator[Program]:
     tokens = transformer.make_tokens()
     for norm in ("layer", "rms"):
-        params = transformer.init_params(NR_LAYERS, norm)
+        params = transformer.init_params(NR_LAYERS, "centred" if norm == "layer" else norm)
 
         def layers(mark: Mark) -> Any:
             return transformer.loop(mark(transformer.layer))

@@ -1,8 +1,8 @@
 """The transformer that `bench_programs` starts: layers in a Python loop, parameters as a list of dictionaries.
 
 Only what decides about compiling is here, as a user would write it; how the layer and the step are marked is the
-benchmark's. It copies this file and edits one line of it to see what an edit compiles: `LAYER_EDIT` and
-`OPTIMIZER_EDIT` there name these lines.
+benchmark's. It copies this file and edits one line of it to see what an edit compiles: `EDITS` of `program_edits.py`
+names these lines.
 """
 
 from collections.abc import Callable
