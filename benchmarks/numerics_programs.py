@@ -133,7 +133,7 @@ def _lstm() -> Iterator[Program]:
 
         return apply
 
-    yield from _with_gradient("LSTM, 16 steps", make, (weights, draw(16, 8, WIDTH, scale=1.0)))
+    yield from _with_gradient("LSTM, 8 steps", make, (weights, draw(8, 8, WIDTH, scale=1.0)))
 
 
 def _convolutions() -> Iterator[Program]:

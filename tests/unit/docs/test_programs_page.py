@@ -68,7 +68,7 @@ W, X = np.eye(8, dtype=np.float32), np.ones((4, 8), np.float32)
     ("words", "function", "options", "args"),
     [
         ("there is nothing in it to cut at", stack, {"link": "auto"}, (W, X)),
-        ("is not one plain array", stack, {}, (W, "spread")),
+        ("it runs on several devices", stack, {}, (W, "spread")),
         ("equations in it ask for devices", placed, {}, (W, X)),
         ("it was given in_shardings", stack, {"in_shardings": DEVICE}, (W, X)),
     ],
