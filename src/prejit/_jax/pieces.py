@@ -44,6 +44,7 @@ __all__ = [
     "new_var",
     "nr_bytes",
     "origin_of",
+    "params_identity",
     "physical_aval",
     "reading_consts",
     "result_handler",
@@ -180,6 +181,13 @@ def reading_consts(eqn: Any, closed_jaxpr: Any, constvars: Sequence[Any]) -> Any
         "donated_invars": (*(False,) * nr_consts, *eqn.params["donated_invars"]),
     }
     return eqn.replace(params=params, invars=[*constvars, *eqn.invars])
+
+
+def params_identity(eqn: Any) -> Any:
+    """Return something hashable that two equations share only if their params are the same, told by identity."""
+    if eqn.primitive.name not in ("jit", "pjit"):
+        return id(eqn.params)
+    return tuple([(name, id(value) if name == "jaxpr" else value) for name, value in sorted(eqn.params.items())])
 
 
 def flattened(jaxpr: Any) -> tuple[list[Any], list[Any]]:

@@ -113,7 +113,14 @@ def _draw(
     parts = partition(jaxpr, consts, chooser, settings().hoist_bytes)
     if not all(pieces.is_plain_boundary(var.aval) for segment in parts.segments for var in _boundary(segment)):
         return Whole("a value between two parts is not one plain array")
-    groups = [_group(segment, estimator, digester) for segment in parts.segments]
+    # Calls of one unit share the very params of their equations, so most are known by comparing identities.
+    known: dict[Hashable, tuple[Hashable, Unit]] = {}
+    groups: list[tuple[Hashable, Unit]] = []
+    for segment in parts.segments:
+        shape = segment.shape()
+        if shape not in known:
+            known[shape] = _group(segment, estimator, digester)
+        groups.append(known[shape])
     given_up, unused = tracing.donations(program, used)
     layout, segments = lay_out(parts, groups, given_up)
     pays, reason = judge(layout)

@@ -52,6 +52,21 @@ class Segment:
         """Return the segment as a closed jaxpr."""
         return pieces.close(self.invars, self.results, self.eqns, self.name, self.consts)
 
+    def shape(self) -> tuple[Any, ...]:
+        """Return what is equal for two segments only if they are one program, told by the identity of their parts."""
+        numbers: dict[Any, int] = {}
+        for var in (*self.consts, *self.invars):
+            numbers[var] = len(numbers)
+        rows: list[Any] = [tuple([var.aval for var in self.invars]), tuple(map(id, self.consts.values()))]
+        for eqn in self.eqns:
+            reads = tuple([(id(atom),) if is_literal(atom) else numbers[atom] for atom in eqn.invars])
+            writes = tuple([var.aval for var in eqn.outvars])
+            rows.append((eqn.primitive, pieces.params_identity(eqn), id(eqn.ctx), reads, writes))
+            for var in eqn.outvars:
+                numbers[var] = len(numbers)
+        results = tuple([(id(atom),) if is_literal(atom) else numbers[atom] for atom in self.results])
+        return (self.kind, self.name, *rows, results)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:

@@ -84,9 +84,9 @@ def slim(items: Sequence[Item], results: Sequence[Any]) -> tuple[list[Item], dic
         found = known[key]
         depth = 1 + max([depths.get(atom, 0) for atom in eqn.invars if not is_literal(atom)], default=0)
         if found is not None and depth <= _MAX_DEPTH:
-            before = len(sunk)
-            eqn = _apply(found, eqn, sunk)
-            depths.update(dict.fromkeys(list(sunk)[before:], depth))
+            eqn, again = _apply(found, eqn)
+            sunk.update(again)
+            depths.update(dict.fromkeys(again, depth))
         slimmed.append((eqn, choice))
     return slimmed, sunk
 
@@ -152,8 +152,9 @@ def _chain(var: Any, makers: dict[Any, Any]) -> tuple[frozenset[Any], set[int]] 
     return frozenset(leaves), chain
 
 
-def _apply(found: _Slim, eqn: Any, sunk: dict[Any, Any]) -> Any:
-    """Return a unit's call that hands on less; what is computed again is added to `sunk`."""
+def _apply(found: _Slim, eqn: Any) -> tuple[Any, dict[Any, Any]]:
+    """Return a unit's call that hands on less, and the equations that compute variables again, by variable."""
+    sunk: dict[Any, Any] = {}
     env: dict[Any, Any] = dict(zip(found.invars, eqn.invars, strict=True))
     outside = dict(zip(found.outvars, eqn.outvars, strict=True))
     writes: list[Any] = []
@@ -171,4 +172,4 @@ def _apply(found: _Slim, eqn: Any, sunk: dict[Any, Any]) -> Any:
         env.update(zip(one.outvars, made, strict=True))
         for var in made:
             sunk[var] = copy
-    return eqn.replace(params=found.params, outvars=writes)
+    return eqn.replace(params=found.params, outvars=writes), sunk
