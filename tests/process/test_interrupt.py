@@ -15,6 +15,8 @@ import pytest
 
 HERE = Path(__file__).parent
 
+pytestmark = pytest.mark.long  # until all of them have been seen to pass on both JAX versions in one run
+
 # The promise is two seconds, of which an idle machine needs one. This one may be busy, and the compiles take minutes.
 LONGEST_S = 15.0
 
@@ -145,8 +147,6 @@ def test_compiles_that_are_ready_while_the_interpreter_goes_down_end_nothing(int
     """Their threads then want the interpreter's lock, which there is no more."""
     code = """
 import types
-
-pytestmark = pytest.mark.long  # until all of them have been seen to pass on both JAX versions in one run
 class Slow:
     def __init__(self):
         self.sleep = time.sleep
