@@ -39,8 +39,7 @@ def outcomes(calls, compiles=None):
                 return found
             except Exception as error:  # noqa: BLE001  # it is the outcome
                 nr_compiles = 0
-                # What follows the beginning names places in the source, which are the caller's own.
-                outcome["error"] = [type(error).__name__, without_addresses(str(error))[:48]]
+                outcome["error"] = [type(error).__name__, without_addresses(str(error))]
         outcome["said"] = [[w.category.__name__, str(w.message), where(w)] for w in said]
         found.append((outcome, nr_compiles))
 
