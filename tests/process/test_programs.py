@@ -389,8 +389,6 @@ def test_nothing_is_unpickled(model):
 DAMAGE = """
 sys.path.insert(0, sys.argv[1])
 import model
-
-pytestmark = pytest.mark.long  # until all of them have been seen to pass on both JAX versions in one run
 n = since()
 out = prejit.jit(model.step, link="separate")(*model.start(3))
 report(bits=bits(out), done=n(), compiled=seen.compiled)

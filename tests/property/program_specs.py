@@ -52,11 +52,20 @@ class Spec:
     hoist_bytes: int
     feed: str
 
+    def uses(self, start: str) -> bool:
+        """Say whether any operation's name starts so."""
+        steps = [step for body in (self, *self.layers) for step in body.steps]
+        return any(isinstance(step.what, str) and step.what.startswith(start) for step in steps)
+
     @property
     def is_low(self) -> bool:
         """Whether it computes in types of 16 bits, of which XLA rounds only some."""
-        steps = [step for body in (self, *self.layers) for step in body.steps]
-        return any(isinstance(step.what, str) and step.what.startswith("low") for step in steps)
+        return self.uses("low")
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether it calls back while it runs."""
+        return self.uses("loud")
 
 
 def _normed(a):
@@ -71,6 +80,26 @@ def _scanned(a, v):
 
     last, rows = lax.scan(body, v, a)
     return rows, last
+
+
+heard: list[float] = []
+"""What the callbacks of programs got, in their order."""
+
+
+def _hear(value):
+    heard.append(float(value))
+
+
+def _loud(a):
+    jax.debug.callback(_hear, a.mean())
+    return a * 0.9
+
+
+def _loud_and_asking(a):
+    # Its value passes the callback, which transformations take for a constant.
+    told = jax.pure_callback(lambda v: np.asarray(v) * np.float32(0.5), jax.ShapeDtypeStruct((), "float32"),
+                             lax.stop_gradient(a.mean()), vmap_method="sequential")  # fmt: skip
+    return a + lax.stop_gradient(told)
 
 
 _SMALL = np.linspace(-1, 1, N * N, dtype="float32").reshape(N, N)
@@ -137,8 +166,11 @@ OPERATIONS: dict[str, tuple[str, str, Any]] = {
     "fold": ("KI", "K", lambda k, i: jax.random.fold_in(k, i[0])),
     "split": ("K", "KK", lambda k: tuple(jax.random.split(k))),
     "normal": ("K", "V", lambda k: jax.random.normal(k, (N,))),
+    "loud": ("M", "M", _loud),
+    "loud_asking": ("M", "M", _loud_and_asking),
 }  # fmt: skip
-WITHOUT_LOW = [name for name in OPERATIONS if not name.startswith("low")]
+QUIET = [name for name in OPERATIONS if not name.startswith("loud")]
+LOUD = [*QUIET, *["loud", "loud_asking"] * 8]
 
 STYLES = ["jit", "jit", "jit", "component", "separate", "inline", "outline", "checkpoint", "custom_vjp", "custom_jvp",
           "vmap", "plain"]  # fmt: skip
@@ -174,9 +206,9 @@ def _layers(draw, names):
 
 
 @st.composite
-def specs(draw, *, low=True):
-    """Draw a program."""
-    names = list(OPERATIONS) if low else WITHOUT_LOW
+def specs(draw, *, is_loud=False):
+    """Draw a program, with callbacks or without."""
+    names = LOUD if is_loud else QUIET
     layers = draw(_layers(names))
     transform = draw(st.sampled_from(TRANSFORMS))
     if transform == "jvp":  # which a function with a reverse rule of its own does not have

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
-from tests.property.program_specs import arguments, build, raw, specs
+from tests.property.program_specs import arguments, build, heard, raw, specs
 
 import prejit
 from prejit import config
@@ -27,9 +27,11 @@ def store(tmp_path_factory):
 
 
 def run(function, args):
+    heard.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         out = jax.block_until_ready(function(*args))
+    jax.effects_barrier()
     said = [str(one.message).splitlines()[0] for one in caught]
     deleted = [isinstance(value, jax.Array) and value.is_deleted() for value in args]
     return out, said, deleted
@@ -78,6 +80,7 @@ def check(spec, store):
     function = build(spec)
     jitted = jax.jit(build(spec), donate_argnums=spec.donated)
     want, want_said, want_deleted = run(jitted, arguments(spec.feed))
+    want_heard = sorted(heard)
     with config.override(hoist_bytes=spec.hoist_bytes):
         linked = prejit.jit(function, donate_argnums=spec.donated, link="separate")
         got, said, deleted = run(linked, arguments(spec.feed))
@@ -85,6 +88,8 @@ def check(spec, store):
         assert described(got) == described(want)
         assert said == want_said
         assert deleted == want_deleted
+        assert len(heard) == len(want_heard)
+        np.testing.assert_allclose(sorted(heard), want_heard, rtol=1e-3, atol=1e-3)
         check_values(spec, jitted, got, want)
         again, said, deleted = run(linked, arguments(spec.feed))
         assert [a.tobytes() for a in numbers(again)] == [g.tobytes() for g in numbers(got)], "the second call differs"
@@ -96,7 +101,8 @@ def check(spec, store):
         args = arguments(spec.feed)
         with count_compiles() as counts:
             warm = run(fresh, args)[0]
-        assert (counts.compiled, counts.lowered) == ([], []), (counts.compiled, counts.lowered)
+        compiled = [name for name in counts.compiled if not spec.is_loud]  # no store keeps a callback
+        assert (compiled, counts.lowered if not spec.is_loud else []) == ([], [])
         assert [a.tobytes() for a in numbers(warm)] == [g.tobytes() for g in numbers(got)], "a warm start differs"
         assert described(warm) == described(want)
 
@@ -115,9 +121,16 @@ def test_random_programs(store, spec):
     check(spec, store)
 
 
+@settings(max_examples=10, **RANDOM)
+@given(specs(is_loud=True))
+def test_random_programs_with_callbacks(store, spec):
+    check(spec, store)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @settings(max_examples=1000, **RANDOM)
-@given(specs())
-def test_many_random_programs(store, spec):
+@given(specs(), specs(is_loud=True))
+def test_many_random_programs(store, spec, loud):
     check(spec, store)
+    check(loud, store)
