@@ -88,7 +88,6 @@ def test_case(path, tmp_path):
     assert code == (0 if kind(path) == "now" else WAITS), report
 
 
-@pytest.mark.long  # until all of them have been seen to pass on both JAX versions in one run
 @pytest.mark.parametrize(("way", "path"), list(runs()))
 def test_case_with_programs(way, path, tmp_path):
     code, report = run(path, tmp_path, way=way)

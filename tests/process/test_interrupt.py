@@ -15,7 +15,6 @@ import pytest
 
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.long  # until all of them have been seen to pass on both JAX versions in one run
 
 # The promise is two seconds, of which an idle machine needs one. This one may be busy, and the compiles take minutes.
 LONGEST_S = 15.0

@@ -12,7 +12,6 @@ from tests.transforms.table import assert_same, floats
 
 import prejit
 
-pytestmark = pytest.mark.long  # until all of them have been seen to pass on both JAX versions in one run
 
 linked = functools.partial(prejit.jit, link="separate")
 NUMBER = jax.ShapeDtypeStruct((), "float32")

@@ -14,7 +14,6 @@ from tests.transforms.placements import DEVICES, SCENARIOS, data, layers, named
 import prejit
 from prejit.testing import count_compiles
 
-pytestmark = pytest.mark.long  # until all of them have been seen to pass on both JAX versions in one run
 
 
 def runs():

@@ -14,7 +14,6 @@ from tests.transforms.table import CASES, assert_same, floats, raw, summary
 
 import prejit
 
-pytestmark = pytest.mark.long  # until all of them have been seen to pass on both JAX versions in one run
 
 linked = functools.partial(prejit.jit, link="separate")
 

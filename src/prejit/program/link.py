@@ -1,7 +1,9 @@
 """From a traced program to a linked one: decide, partition, plan, get the executables, and put them together."""
 
+import contextlib
+import gc
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,8 +100,21 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
         return Whole("an argument or a result is not one plain array")
     question = (link, settings().hoist_bytes, program.donated, tuple(program.options), program.name)
     if question not in known:
-        known[question] = _draw(program, jaxpr, consts, used, link)
+        with _without_collection():
+            known[question] = _draw(program, jaxpr, consts, used, link)
     return known[question]
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Let no garbage collection start: after a large trace each goes through all its objects, and frees nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 _known: "weakref.WeakKeyDictionary[Any, dict[Any, Any]]" = weakref.WeakKeyDictionary()
@@ -111,14 +126,14 @@ def _draw(
     estimator, digester = Estimator(), ProgramDigester()
     chooser = Chooser(jaxpr, limits_for(link), estimator, digester)
     parts = partition(jaxpr, consts, chooser, settings().hoist_bytes)
-    if not all(pieces.is_plain_boundary(var.aval) for segment in parts.segments for var in _boundary(segment)):
-        return Whole("a value between two parts is not one plain array")
     # Calls of one unit share the very params of their equations, so most are known by comparing identities.
     known: dict[Hashable, tuple[Hashable, Unit]] = {}
     groups: list[tuple[Hashable, Unit]] = []
     for segment in parts.segments:
         shape = segment.shape()
         if shape not in known:
+            if not all(pieces.is_plain_boundary(var.aval) for var in (*segment.invars, *segment.outvars)):
+                return Whole("a value between two parts is not one plain array")
             known[shape] = _group(segment, estimator, digester)
         groups.append(known[shape])
     given_up, unused = tracing.donations(program, used)
@@ -161,10 +176,6 @@ def why_whole_where(used: Sequence[Any], jaxpr: Any, link: Link) -> str:
     if link == "auto" and devices[0].platform != "cpu":
         return f"on {devices[0].platform} linking has not been measured; link='separate' asks for it"
     return ""
-
-
-def _boundary(segment: Segment) -> list[Any]:
-    return [*segment.invars, *segment.outvars]
 
 
 def _group(segment: Segment, estimator: Estimator, digester: ProgramDigester) -> tuple[Hashable, Unit]:

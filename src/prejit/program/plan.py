@@ -4,8 +4,10 @@ A plan is plain data: it can be stored, read by another process, and printed.
 """
 
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, get_args
+
+import msgspec
 
 from prejit._jax import pieces
 from prejit.program.partition import Kind, Parts, Segment
@@ -79,7 +81,7 @@ class Layout:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that `from_dict` reads."""
-        return asdict(self)
+        return msgspec.to_builtins(self)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Layout":

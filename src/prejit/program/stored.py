@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from prejit._jax import avals, running, tracing
 from prejit.errors import KeyingError
 from prejit.key import ComponentKey, Ingredient, environment_ingredients
@@ -26,7 +28,9 @@ from prejit.store import CacheEntry, Store
 
 __all__ = ["PLAN_FORMAT", "keep_plan", "link_stored"]
 
-PLAN_FORMAT = 1
+PLAN_FORMAT = 2
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def keep_plan(
@@ -44,7 +48,7 @@ def keep_plan(
     try:
         meta: dict[str, Any] = {
             "plan_format": PLAN_FORMAT,
-            "layout": layout.to_dict(),
+            "layout": layout,
             "units": [
                 {
                     "in_types": [avals.describe_aval(aval) for aval in job.in_avals],
@@ -61,10 +65,10 @@ def keep_plan(
             "used": list(used),
             "given_up": list(given_up),
         }
-        text = json.dumps(meta, sort_keys=True, separators=(",", ":"))
+        content = _encode(meta)
     except (KeyingError, TypeError):
         return None
-    key = _key(hashlib.sha256(text.encode()).hexdigest(), jobs[0].device)
+    key = _key(hashlib.sha256(content).hexdigest(), jobs[0].device)
     if store.lookup(key).entry is None:
         store.put(
             CacheEntry(
@@ -73,8 +77,7 @@ def keep_plan(
                 name=name,
                 created=time.time(),
                 ingredients=ingredients_of(key),
-                meta=meta,
-                sections={},
+                sections={"plan": content},
             )
         )
     return key
@@ -99,7 +102,7 @@ def link_stored(entry: CacheEntry, flat: Sequence[Any]) -> Linked:
         KeyError, TypeError, ValueError: The entry is no plan of this format.
         KeyingError: The structure of the result can't be rebuilt in this process.
     """
-    meta: dict[str, Any] = dict(entry.meta)
+    meta: dict[str, Any] = json.loads(entry.sections["plan"])
     if meta["plan_format"] != PLAN_FORMAT:
         raise ValueError(f"reading a plan: expected format {PLAN_FORMAT}, got {meta['plan_format']!r}")
     layout = Layout.from_dict(meta["layout"])
