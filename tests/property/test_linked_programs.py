@@ -12,7 +12,6 @@ import prejit
 from prejit import config
 from prejit.testing import count_compiles
 
-
 NORMWISE = 1e-6  # float32
 FLOOR = 0.1  # Values are of the size of 1; what is left of them where they cancel is compared by this size.
 ULP, LOW_ULP = 2.0**-23, 2.0**-8

@@ -29,21 +29,17 @@ class Scenario:
     Attributes:
         calls: Makes them.
         is_stored: Whether a second process can make all of them without compiling.
-        open_in: Values of `link` with which what comes of them still differs from `jax.jit`.
-        reason: In what it differs.
     """
 
     calls: Callable[[Any], Iterator[tuple[Any, ...]]]
     is_stored: bool
-    open_in: tuple[str, ...]
-    reason: str
 
 
-def scenario(*, is_stored=True, open_in=(), reason=""):
+def scenario(*, is_stored=True):
     """Add a scenario."""
 
     def add(function):
-        SCENARIOS[function.__name__] = Scenario(function, is_stored, open_in, reason)
+        SCENARIOS[function.__name__] = Scenario(function, is_stored)
         return function
 
     return add
@@ -258,10 +254,7 @@ def devices_that_do_not_match(jit):
             yield f, jax.device_put(data(8, 8), other)
 
 
-@scenario(
-    open_in=("auto", "separate"),
-    reason="JAX refuses; what was stored for one device computes on that of the argument",
-)
+@scenario()
 def one_device_that_does_not_match(jit):
     for f in placing(jit, SingleDeviceSharding(DEVICES[1])):
         yield f, jax.device_put(data(8, 8), DEVICES[1])
@@ -399,7 +392,7 @@ def donated_shards(jit):
     # The same array twice, one of them given up, crashes the process in JAX itself when it is on several devices.
 
 
-@scenario(open_in=("auto", "separate"), reason="JAX warns of shards it can't use; from the store nothing is said")
+@scenario()
 def donated_shards_that_no_result_can_take(jit):
     f = jit(lambda s: s * 2, donate_argnums=0, out_shardings=named("b"))
     yield f, jax.device_put(data(8, 8), named("a"))
@@ -427,7 +420,7 @@ def device_and_backend(jit):
     yield (lambda x: jit(lambda x: x, backend="no")(x)), data(8)
 
 
-@scenario(open_in=("auto", "separate"), reason="JAX warns that they are deprecated before it refuses them together")
+@scenario()
 def device_and_backend_that_do_not_go_together(jit):
     yield (lambda x: jit(lambda x: x, in_shardings=named("a"), device=DEVICES[0])(x)), data(8)
     yield (lambda x: jit(lambda x: x, device=DEVICES[2], backend="cpu")(x)), data(8)
@@ -458,7 +451,7 @@ def compiler_options(jit):
         yield (lambda w, x, bad=bad: jit(layers(), compiler_options=bad)(w, x)), data(8, 8), data(8, 8)
 
 
-@scenario(open_in=("separate",), reason="a LinkWarning comes before JAX's error")
+@scenario()
 def compiler_options_of_a_wrong_type(jit):
     yield (lambda w, x: jit(layers(), compiler_options={"a": object()})(w, x)), data(8, 8), data(8, 8)
 

@@ -12,7 +12,6 @@ from tests.transforms.table import assert_same, floats
 
 import prejit
 
-
 linked = functools.partial(prejit.jit, link="separate")
 NUMBER = jax.ShapeDtypeStruct((), "float32")
 

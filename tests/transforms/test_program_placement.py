@@ -15,16 +15,8 @@ import prejit
 from prejit.testing import count_compiles
 
 
-
-def runs():
-    """Return all scenarios with each value of `link`; those known to differ are expected to, until they do not."""
-    for name, scenario in SCENARIOS.items():
-        for link in ("auto", "separate"):
-            marks = [pytest.mark.xfail(reason=scenario.reason)] if link in scenario.open_in else []
-            yield pytest.param(name, link, id=f"{name}-{link}", marks=marks)
-
-
-@pytest.mark.parametrize(("name", "link"), list(runs()))
+@pytest.mark.parametrize("link", ["auto", "separate"])
+@pytest.mark.parametrize("name", list(SCENARIOS))
 def test_as_in_jax(name, link):
     want = outcomes(SCENARIOS[name].calls(jax.jit))
     jit = functools.partial(prejit.jit, link=link)  # which has no frame, for warnings that point at the caller's
@@ -61,8 +53,6 @@ def test_a_second_process_compiles_nothing(run_python, link):
         json.loads(run_python(CHILD, way, env=path).stdout.partition("REPORT")[2]) for way in (link, link, "jax")
     ]
     for name, scenario in SCENARIOS.items():
-        if link in scenario.open_in:
-            continue
         assert not scenario.is_stored or not any(nr_compiles for _, nr_compiles in warm[name]), name
         assert [outcome for outcome, _ in warm[name]] == [outcome for outcome, _ in cold[name]], name
         assert_same_outcomes(warm[name], plain[name], is_exact=link == "auto")

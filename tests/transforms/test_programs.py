@@ -14,7 +14,6 @@ from tests.transforms.table import CASES, assert_same, floats, raw, summary
 
 import prejit
 
-
 linked = functools.partial(prejit.jit, link="separate")
 
 

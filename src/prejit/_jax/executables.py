@@ -87,6 +87,32 @@ def custom_call_targets(module: ir.Module) -> list[str]:
     return sorted(found)
 
 
+def unusable_donations(lowered: Any, donated: Sequence[bool]) -> list[str]:
+    """Return the types of donated inputs that no result can take, of which JAX warned when it lowered.
+
+    Args:
+        lowered: The lowered program.
+        donated: Which of its inputs are donated.
+    """
+    if not any(donated):
+        return []
+    arguments = lowered._lowering.compile_args
+    (main,) = [
+        operation
+        for operation in lowered._lowering.stablehlo().body.operations
+        if operation.operation.name == "func.func" and ir.StringAttr(operation.attributes["sym_name"]).value == "main"
+    ]
+    given = main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else [()] * len(arguments["global_in_avals"])
+    kept = sorted(arguments["kept_var_idx"])
+    unusable: list[str] = []
+    for n, attributes, aval, sharding in zip(
+        kept, given, arguments["global_in_avals"], arguments["in_shardings"], strict=True
+    ):
+        if donated[n] and not any(name in attributes for name in ("tf.aliasing_output", "jax.buffer_donor")):
+            unusable.append(str(mlir.sharded_aval(aval, None if isinstance(sharding, UnspecifiedValue) else sharding)))
+    return unusable
+
+
 def why_not_storable(lowered: Any) -> str | None:
     """Say what keeps a lowered program from being stored, or None."""
     arguments = lowered._lowering.compile_args

@@ -1,5 +1,6 @@
 """What the library needs from JAX's tracing: who is tracing, what a call looks like, what a trace produced."""
 
+import contextlib
 import copy
 import math
 import types
@@ -237,16 +238,22 @@ def devices_of(flat: Sequence[Any]) -> list[Any]:
     return []
 
 
-def devices_of_option(program: TracedProgram, name: str) -> list[Any]:
-    """Return the devices that `in_shardings` or `out_shardings` fix, in order, or an empty list."""
-    if name in program.options:
-        for sharding in program.options[name]:
-            if hasattr(sharding, "_device_assignment"):
-                try:
-                    return list(sharding._device_assignment)
-                except (AttributeError, RuntimeError, ValueError):  # over an abstract mesh
-                    continue
-    return []
+def devices_of_option(program: TracedProgram, name: str) -> list[tuple[Any, ...]]:
+    """Return the devices that `in_shardings` or `out_shardings` ask for: distinct tuples, in order."""
+    return _devices_of_shardings(program.options.get(name, ()))
+
+
+def devices_inside(jaxpr: Any) -> list[tuple[Any, ...]]:
+    """Return the devices that equations of a jaxpr ask for: distinct tuples, in order."""
+    return _devices_of_shardings([sharding for sharding, _ in dispatch.get_intermediate_shardings(jaxpr)])
+
+
+def _devices_of_shardings(shardings: Sequence[Any]) -> list[tuple[Any, ...]]:
+    found: dict[tuple[Any, ...], None] = {}
+    for sharding in shardings:
+        with contextlib.suppress(AttributeError, RuntimeError, ValueError):  # unspecified, or over an abstract mesh
+            found[tuple(sharding._device_assignment)] = None
+    return list(found)
 
 
 def is_plainly_placed(value: Any) -> bool:
@@ -348,6 +355,7 @@ __all__ = [
     "call_type",
     "check_argument",
     "default_device",
+    "devices_inside",
     "devices_of",
     "devices_of_option",
     "donations",

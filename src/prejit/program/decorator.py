@@ -164,12 +164,14 @@ def jit(
 def _plain(fun: Any, given: dict[str, Any]) -> Any:
     if not {"device", "backend"} & given.keys():
         return tracing.plain_jit(fun, **given)
-    with warnings.catch_warnings(record=True) as caught:  # JAX's warning of them would point at this line
-        warnings.simplefilter("always")
-        plain = tracing.plain_jit(fun, **given)
-    for one in caught:
-        warnings.warn(one.message, one.category, stacklevel=levels_to_user())
-    return plain
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:  # JAX's warning of them would point at this line
+            warnings.simplefilter("always")
+            return tracing.plain_jit(fun, **given)
+    finally:
+        for one in caught:
+            warnings.warn(one.message, one.category, stacklevel=levels_to_user())
 
 
 def _checked(fun: Any) -> Any:

@@ -106,7 +106,6 @@ class ProgramDispatch(Dispatch):
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Get what runs a kind of call that is new, or None where it runs as under `jax.jit`."""
         from prejit.program.link import Ready
-        from prejit.stage.donation import warn_without_lowering
         from prejit.stage.job import TracedJob, read_by
         from prejit.stage.ladder import Bypass, prepare
 
@@ -131,14 +130,13 @@ class ProgramDispatch(Dispatch):
         job = TracedJob(program, leaves, self.core.name)
         try:
             prepared = prepare(job)
-        except ValueError:
-            return None  # what JAX has against it, it says in its own words
+        except ValueError as error:  # what JAX has against it, it says in its own words
+            events.logger.debug("%s: %s", self.core.name, error)
+            return None
         if isinstance(ready, Exception):
             self._report(ready)
         if isinstance(prepared, Bypass):
             return None
-        if job.lowered is None:
-            warn_without_lowering(program, len(job.devices))
         self._use(prepared)
         KNOWN.put(trace, kind, prepared)
         return prepared

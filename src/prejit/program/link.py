@@ -154,6 +154,8 @@ def why_whole(program: tracing.TracedProgram, link: Link) -> str:
         return f"link={link!r}"
     if program.is_high or program.is_capturing or any(isinstance(const, tracing.Tracer) for const in program.consts):
         return "it closes over a value that is being traced, or holds values that only a trace has"
+    if not all(isinstance(value, str | int | float) for _, value in program.compiler_options):
+        return "its compiler options are not plain values"  # to which JAX objects
     placed = [name for name in program.options if name != "keep_unused"]
     if placed:
         return f"it was given {' and '.join(placed)}"

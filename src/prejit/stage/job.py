@@ -92,7 +92,8 @@ class TracedJob:
         self.flat = flat
         self.name = name
         self.explicit = tuple([Ingredient(*pair) for pair in explicit])
-        self.devices = self._devices(program, flat)
+        self._asked = self._places()
+        self.devices = list(self._asked[0])
         self.device = self.devices[0]
         self.lowered: Any = None
         limit = settings().hoist_bytes
@@ -100,15 +101,18 @@ class TracedJob:
         hoistable = () if has_options else program.consts
         self.hoisted = tuple([i for i, const in enumerate(hoistable) if tracing.hoistable_bytes(const) > limit])
 
-    def _devices(self, program: tracing.TracedProgram, flat: Sequence[Any]) -> list[Any]:
-        default = [tracing.default_device()]
-        given = tracing.devices_of_option(program, "in_shardings")
-        if given:
-            return given  # where arguments are moved
-        asked = tracing.devices_of(flat)
+    def _places(self) -> list[tuple[Any, ...]]:
+        """Return what arguments, options and equations ask for: where it runs comes first."""
+        program, flat = self.program, self.flat
+        default = (tracing.default_device(),)
+        given = tracing.devices_of_option(program, "in_shardings")  # where arguments are moved
+        asked = tuple([] if given else tracing.devices_of(flat))
         if asked and asked != default:
-            asked = tracing.devices_of(read_by(program, flat))
-        return asked or tracing.devices_of_option(program, "out_shardings") or default
+            asked = tuple(tracing.devices_of(read_by(program, flat)))
+        places = [*given, *([asked] if asked else []), *tracing.devices_of_option(program, "out_shardings")]
+        if pieces.is_placed_inside(program.closed_jaxpr):
+            places += tracing.devices_inside(pieces.without_dead_code(program.closed_jaxpr)[0])
+        return list(dict.fromkeys(places or [default]))
 
     @lazy
     def in_avals(self) -> list[Any]:
@@ -117,6 +121,8 @@ class TracedJob:
 
     def why_not(self) -> str | None:
         """Say what keeps the call from being stored, as far as that is known without lowering."""
+        if len(self._asked) > 1:  # which JAX refuses, or sorts out
+            return "arguments and shardings ask for different devices"
         return why_not_traced(self.program) or why_not_placed(self.devices)
 
     def lower(self) -> Any:
@@ -182,9 +188,11 @@ class TracedJob:
 
     def extra_meta(self) -> dict[str, Any]:
         """Return what an entry keeps besides the description of the executable."""
+        donated = (*[False] * len(self.hoisted), *self.program.donated)
         return {
             "in_avals": [aval_text(a) for a in self.in_avals],
             "out_avals": [aval_text(a) for a in self.program.out_avals],
+            "unusable": [] if self.lowered is None else executables.unusable_donations(self.lowered, donated),
         }
 
     def out_tree(self, meta: dict[str, Any]) -> Any:
@@ -272,6 +280,8 @@ class NamedJob:
         job = self.traced
         # Large constants are arguments of the executable, and only a trace has their values.
         reason = job.why_not() or ("it closes over large constants" if job.hoisted else None)
+        if reason is None and pieces.is_placed_inside(job.program.closed_jaxpr):
+            reason = "equations in it ask for devices"
         if reason is not None:
             raise NotNamedError(reason)
         try:

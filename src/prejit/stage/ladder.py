@@ -12,6 +12,7 @@ from prejit.config import settings
 from prejit.errors import KeyingError, PrejitError
 from prejit.events import Outcome
 from prejit.key import ComponentKey
+from prejit.stage.donation import warn_of_unusable
 from prejit.stage.flight import Flights
 from prejit.stage.job import Job
 from prejit.stage.listing import ingredients_of
@@ -51,7 +52,7 @@ class Prepared:
         return self.loaded.executable.unsafe_call(*self.const_args, *flat)
 
 
-_EXTRA = ("in_avals", "out_avals", "out_types", "out_tree", "out_paths", "function")
+_EXTRA = ("in_avals", "out_avals", "out_types", "out_tree", "out_paths", "function", "unusable")
 _flights = Flights()
 report_store()
 
@@ -122,6 +123,8 @@ def _record(job: Job, key: ComponentKey, outcome: Outcome, reason: str) -> None:
 
 
 def _prepared(job: Job, key: ComponentKey, loaded: Loaded) -> Prepared:
+    if job.lowered is None and loaded.meta.get("unusable"):  # JAX says so when it lowers
+        warn_of_unusable(loaded.meta["unusable"])
     placed = executables.place_constants(loaded.executable, job.consts())
     return Prepared(key, loaded, placed, job.out_tree(loaded.meta))
 

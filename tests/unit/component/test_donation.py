@@ -153,3 +153,20 @@ def test_donation_and_statics_together():
             return x.is_deleted(), y.is_deleted(), out.tolist()
 
         assert deleted(prejit.component(body, **options)) == deleted(jax.jit(body, **options))
+
+
+def test_a_stored_component_warns_like_one_that_is_lowered(store):
+    def said(f):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            f(jnp.arange(4.0))
+        return [str(one.message) for one in caught]
+
+    want = said(jax.jit(lambda x: x.sum() * 3, donate_argnums=0))
+    assert len(want) == 1
+    assert want[0].startswith(UNUSABLE)
+    for options in ({}, {"key": "three sums"}):
+        for _ in range(2):  # compiled, then loaded
+            assert said(prejit.component(lambda x: x.sum() * 3, donate_argnums=0, **options)) == want
+            store.clear(tier="memory")
+            jax.clear_caches()
