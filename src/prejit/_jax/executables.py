@@ -102,7 +102,9 @@ def unusable_donations(lowered: Any, donated: Sequence[bool]) -> list[str]:
         for operation in lowered._lowering.stablehlo().body.operations
         if operation.operation.name == "func.func" and ir.StringAttr(operation.attributes["sym_name"]).value == "main"
     ]
-    given = main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else [()] * len(arguments["global_in_avals"])
+    given: Any = [()] * len(arguments["global_in_avals"])
+    if "arg_attrs" in main.attributes:
+        given = main.attributes["arg_attrs"]
     kept = sorted(arguments["kept_var_idx"])
     unusable: list[str] = []
     for n, attributes, aval, sharding in zip(

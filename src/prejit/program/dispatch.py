@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +148,7 @@ class ProgramDispatch(Dispatch):
 
         options = tuple(program.options.items()), program.compiler_options, program.donated
         types = tuple([tracing.call_type(leaf) for leaf in leaves])
-        return types, options, self._asked(), dispatch_token(), tracing.trace_context(), id(get_store())
+        return types, options, self._asked(), dispatch_token(), tracing.trace_context(), weakref.ref(get_store())
 
     def _use(self, prepared: Any) -> None:
         """Note what a call uses, so that it lets go of it when it is to be unloaded."""

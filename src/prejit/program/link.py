@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import weakref
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,7 @@ def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Dra
 
 
 @contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
+def _without_collection() -> Generator[None]:
     """Let no garbage collection start: after a large trace each goes through all its objects, and frees nothing."""
     was_enabled = gc.isenabled()
     gc.disable()

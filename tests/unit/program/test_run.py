@@ -311,6 +311,34 @@ def test_a_known_call_is_not_traced_compiled_or_looked_up_again(linked):
     assert step.cache_info() == before
 
 
+def test_each_part_is_compiled_once_and_kept(linked, store):
+    step = linked(program)
+    with count_compiles() as counts:
+        step(W, X)
+    parts = len(step.plan(W, X).parts)
+    assert counts.compiles == parts + 1, "and the guard"
+    kept = [info.name for _, info in store.items() if info.kind == "executable" and info.variant != "eager"]
+    assert len(kept) == counts.compiles
+    store.clear(tier="memory")
+    with count_compiles() as counts:
+        linked(lambda w, x: program(w, x))(W, X)
+    assert (counts.lowerings, counts.compiles) == (0, 0)
+
+
+def test_two_programs_share_a_layer(linked, store):
+    first = linked(program)
+    first(W, X)
+
+    def other(w, x):
+        x = layer(w, layer(w, x))
+        return jnp.sort(x, axis=0)
+
+    with count_compiles() as counts:
+        linked(other)(W, X)
+    assert "jit(layer)" not in counts.compiled
+    assert counts.compiles == 1
+
+
 def test_other_constants_are_other_programs(linked):
     for hoisted in (8, 300):
         values = [np.full((hoisted, hoisted), n, "float32") for n in (1, 2, 3)]
