@@ -408,3 +408,41 @@ def test_mutable_arrays():
     for _ in range(2):
         assert_same(step(W, got), theirs(W, want), is_exact=False)
         assert_same(got[...], want[...], is_exact=False)
+
+
+@pytest.mark.parametrize("kind", ["debug", "pure"])
+def test_loops_over_one_body_that_calls_back_are_not_mixed_up(kind):
+    """Their bodies have no content to compare, and on some versions of JAX are one object."""
+
+    def body(c, v):
+        if kind == "debug":
+            jax.debug.callback(lambda a: None, c)
+        else:
+            told = jax.pure_callback(lambda a: np.asarray(a), jax.ShapeDtypeStruct((), "float32"), c)
+            return told * 0.5 + (1.0 if v is None else v), None
+        return c * 0.5 + (1.0 if v is None else v), None
+
+    def program(x, xs):
+        return (
+            lax.scan(body, x, xs)[0],
+            lax.scan(body, x, xs, reverse=True)[0],
+            lax.scan(body, x, None, length=2)[0],
+            lax.scan(body, x, None, length=5)[0],
+            lax.fori_loop(0, 3, lambda i, c: body(c, None)[0], x),
+            lax.fori_loop(0, 4, lambda i, c: body(c, None)[0], x),
+        )
+
+    args = jnp.float32(1), jnp.arange(5.0, dtype="float32")
+    np.testing.assert_allclose(linked(program)(*args), jax.jit(program)(*args), rtol=1e-6)
+
+
+def test_equal_calls_of_a_function_that_calls_back_share_an_executable():
+    @jax.jit
+    def layer(x):
+        jax.debug.callback(lambda v: None, x.sum())
+        return jnp.tanh(x) * 2
+
+    step = linked(lambda x: layer(layer(layer(x))))
+    plan = step.plan(jnp.ones(3))
+    assert plan.is_linked
+    assert [part.nr_calls for part in plan.parts if part.name == "layer"] == [3]

@@ -1,7 +1,7 @@
 """Take a jaxpr apart into equations, make jaxprs of some of them, and lower each on its own."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
 from prejit._jax.jaxprs import (
     HOST_CALLBACKS,
     JAXPR_CLASSES,
+    context_fields,
     is_jaxpr,
     is_literal,
     is_unspecified,
@@ -28,6 +29,7 @@ __all__ = [
     "alone",
     "aval_bytes",
     "bodies_of",
+    "call_identity",
     "close",
     "flattened",
     "has_host_code",
@@ -188,6 +190,22 @@ def params_identity(eqn: Any) -> Any:
     if eqn.primitive.name not in ("jit", "pjit"):
         return id(eqn.params)
     return tuple([(name, id(value) if name == "jaxpr" else value) for name, value in sorted(eqn.params.items())])
+
+
+def call_identity(eqn: Any) -> Hashable | None:
+    """Return something that two calls of jitted functions share only if they differ in nothing but what they read.
+
+    Returns:
+        None for another equation, and for a call whose params can't be compared.
+    """
+    if eqn.primitive.name not in ("jit", "pjit"):
+        return None
+    identity = (eqn.primitive, params_identity(eqn), tuple(context_fields(eqn.ctx)))
+    try:
+        hash(identity)
+    except TypeError:
+        return None
+    return identity
 
 
 def flattened(jaxpr: Any) -> tuple[list[Any], list[Any]]:

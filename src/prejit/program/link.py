@@ -193,7 +193,8 @@ def _group(segment: Segment, estimator: Estimator, digester: ProgramDigester) ->
 
 def _likeness(segment: Segment) -> Hashable:
     """Return what equal calls have in common where their body has no content to compare: it is one object then."""
-    if len(segment.eqns) != 1 or not pieces.bodies_of(segment.eqns[0]):
+    alike = pieces.call_identity(segment.eqns[0]) if len(segment.eqns) == 1 else None
+    if alike is None:
         return id(segment)
     (eqn,) = segment.eqns
     places = {var: n for n, var in enumerate(segment.invars)}
@@ -202,7 +203,7 @@ def _likeness(segment: Segment) -> Hashable:
         for atom, literal in zip(eqn.invars, pieces.literals_of(eqn), strict=True)
     ]
     writes = [eqn.outvars.index(var) for var in segment.outvars]
-    return (eqn.primitive, tuple(map(id, pieces.bodies_of(eqn))), tuple(reads), tuple(writes))
+    return (alike, tuple(reads), tuple(writes))
 
 
 def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "Ready":

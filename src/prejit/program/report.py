@@ -149,11 +149,15 @@ class Plan:
             "executables": [asdict(part) for part in self.parts],
         }
 
+    def _size(self) -> str:
+        counts = (len(self.parts), "executable"), (self.calls, "call")
+        return ", ".join(f"{n} {noun}{'s' * (n != 1)}" for n, noun in counts)
+
     def __repr__(self) -> str:
-        return f"<prejit.Plan of {self.name}: {len(self.parts)} executables, {self.calls} calls>"
+        return f"<prejit.Plan of {self.name}: {self._size()}>"
 
     def __str__(self) -> str:
-        how = f"linked: {len(self.parts)} executables, {self.calls} calls" if self.is_linked else "one module"
+        how = f"linked: {self._size()}" if self.is_linked else "one module"
         lines = [f"{self.name}: {how} (link={self.link!r}: {self.reason})"]
         titles = ("part", "kind", "calls", "equations", "GFLOP", "est. ms", "inputs", "results", "donated", "stored")
         rows = [titles, *map(_row, self.parts)]
