@@ -118,6 +118,8 @@ class Wrapper(Generic[P, R]):
     def key_for(self, *args: Any, **kwargs: Any) -> "ComponentKey":
         """Return the key under which the executable for arguments or their specs is stored.
 
+        Of a program that is linked it is the key that it would have as one module; `plan` tells those of its parts.
+
         Raises:
             KeyingError: The call can't be stored; the reason says why.
         """

@@ -1,7 +1,7 @@
 """Which of JAX's options change what a program is or compiles to, and which don't, each with its reason.
 
-An option in neither table counts as one that matters: a newer JAX then misses rather than hits wrongly. A test walks
-the registry of the installed JAX and fails for an option that is in neither.
+An option in no table counts as one that matters: a newer JAX then misses rather than hits wrongly. A test walks
+the registry of the installed JAX and fails for an option that is in none.
 """
 
 from __future__ import annotations

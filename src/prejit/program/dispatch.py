@@ -171,6 +171,7 @@ class ProgramDispatch(Dispatch):
     def plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Plan":
         """Return what is done with a kind of call, without compiling anything."""
         from prejit.program.report import make_plan
+        from prejit.stage.job import TracedJob
 
         leaves = jax.tree_util.tree_leaves((args, kwargs))
         with events.attributed_to(self.core.tally):
@@ -188,7 +189,8 @@ class ProgramDispatch(Dispatch):
                 return [self.jitted.lower(*args, **kwargs).compile()._executable]
             return [prepared.loaded.executable]
 
-        return make_plan(self.core.name, self._asked(), drawn, program, executables)
+        job = TracedJob(program, leaves, self.core.name)
+        return make_plan(self.core.name, self._asked(), drawn, job, executables)
 
     def _asked(self) -> Link:
         link = self.core.options.link

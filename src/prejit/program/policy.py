@@ -45,14 +45,20 @@ def judge(layout: Layout) -> tuple[bool, str]:
     apart = sum(unit.nr_equations for unit in layout.units if unit.kind == "unit" and unit.digest)
     is_hosting = any(unit.kind == "effect" for unit in layout.units)
     kept = sum(unit.nr_equations for unit in layout.units if unit.digest) if is_hosting else 0
-    if max(repeated, kept, apart if apart >= _AUTO.large_equations else 0) < MIN_SAVED_EQUATIONS:
+    gains = {
+        "need not be compiled again": repeated,
+        "are stored, which a program that runs Python is not as a whole": kept,
+        "are stored apart from the rest": apart if apart >= _AUTO.large_equations else 0,
+    }
+    gain = max(gains, key=lambda name: gains[name])
+    if gains[gain] < MIN_SAVED_EQUATIONS:
         return False, f"too little in it repeats: {repeated} equations"
     run_s = sum(layout.units[call.unit].seconds for call in layout.calls)
     call_s = sum(call_seconds(len(call.reads) + call.nr_results) for call in layout.calls)
     share = call_s / max(run_s, 1e-9)
     if share > _AUTO.max_overhead:
         return False, f"calling {len(layout.calls)} executables would take {share:.0%} of a run"
-    return True, f"{repeated} equations need not be compiled again, calling takes {share:.1%} of a run"
+    return True, f"{gains[gain]} equations {gain}, calling takes {share:.1%} of a run"
 
 
 def limits_for(link: Link) -> Limits:

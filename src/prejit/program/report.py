@@ -8,11 +8,14 @@ from typing import Any
 from prejit._jax import pieces, running, tracing
 from prejit._jax.linked import LinkedExecutable
 from prejit._jax.linked import as_compiled as stage_of
+from prejit.errors import KeyingError
+from prejit.key import program_digest
 from prejit.program.link import Drawn, Ready, Whole
 from prejit.program.partition import Kind, Segment
 from prejit.program.plan import Layout
 from prejit.program.work import Estimator
 from prejit.signature.describe import aval_text
+from prejit.stage.job import TracedJob
 
 __all__ = ["MemoryAnalysis", "Part", "Plan", "as_compiled", "make_plan", "peak_bytes"]
 
@@ -25,7 +28,8 @@ class Part:
         name: For people: the function's, or `glue`.
         kind: `unit` for a call that is compiled on its own, `glue` for what lies between, `effect` for an equation
             that runs Python or has an effect.
-        digest: What it is stored under, besides the environment; empty where it can't be stored.
+        digest: Of its equations, which are part of the key that it is stored under (`identity: program` in
+            `prejit cache show`); empty where it can't be stored.
         reason: Why it can't be stored; empty where it can.
         nr_calls: How often one run of the program calls it.
         nr_equations: Equations in it, nested ones included.
@@ -154,7 +158,7 @@ class Plan:
         return ", ".join(f"{n} {noun}{'s' * (n != 1)}" for n, noun in counts)
 
     def __repr__(self) -> str:
-        return f"<prejit.Plan of {self.name}: {self._size()}>"
+        return f"<Plan of {self.name}: {self._size()}>"
 
     def __str__(self) -> str:
         how = f"linked: {self._size()}" if self.is_linked else "one module"
@@ -185,25 +189,25 @@ def _row(part: Part) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def make_plan(
-    name: str, link: str, drawn: Drawn | Whole, program: tracing.TracedProgram, executables: Callable[[], list[Any]]
-) -> Plan:
+def make_plan(name: str, link: str, drawn: Drawn | Whole, job: TracedJob, executables: Callable[[], list[Any]]) -> Plan:
     """Return the plan of a traced call.
 
     Args:
         name: The program.
         link: What was asked for.
         drawn: What was decided.
-        program: The traced program.
+        job: The traced call.
         executables: Gets the executables, in the order of the parts.
     """
+    program = job.program
     if isinstance(drawn, Whole):
+        digest, reason = _whole_identity(job)
         work = Estimator().of_jaxpr(program.closed_jaxpr)
         part = Part(
             name=name,
             kind="unit",
-            digest="",
-            reason="effects or host callbacks" if program.effects else "",
+            digest=digest,
+            reason=reason,
             nr_calls=1,
             nr_equations=work.nr_equations,
             flops=work.flops,
@@ -233,6 +237,17 @@ def make_plan(
     ]
     peak = peak_bytes(layout, drawn.segments, drawn.consts, program.in_avals)
     return Plan(name, link, drawn.reason, parts, len(layout.calls), program, peak, executables)
+
+
+def _whole_identity(job: TracedJob) -> tuple[str, str]:
+    """Return what one module is stored under, or why it can't be."""
+    reason = job.why_not()
+    if reason is None:
+        try:
+            return program_digest(job.program.closed_jaxpr, hoisted_consts=job.hoisted).digest, ""
+        except KeyingError as error:
+            reason = error.reason or str(error)
+    return "", reason
 
 
 def as_compiled(ready: Ready, traced: Any, plan: Plan) -> Any:
