@@ -10,14 +10,13 @@ import math
 import os
 import re
 import threading
-import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, cast
 
-from prejit.errors import ConfigError, PrejitWarning, levels_to_user, mismatch
+from prejit.errors import ConfigError, PrejitWarning, mismatch, warn_user
 
 __all__ = [
     "Options",
@@ -377,7 +376,7 @@ def _load() -> Settings:
         _process = loaded
         _enabled = loaded.enabled
     for problem in problems:
-        warnings.warn(problem, PrejitWarning, stacklevel=levels_to_user())
+        warn_user(problem, PrejitWarning)
     return loaded
 
 

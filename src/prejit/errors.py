@@ -21,8 +21,11 @@ Every error pickles, has a stable `code` and typed fields, and says: what failed
 instead and where, then one hint. Fields are plain values, so an error crosses the wire as its code and fields.
 """
 
+import contextlib
 import inspect
-from collections.abc import Iterable
+import warnings
+from collections.abc import Generator, Iterable
+from contextvars import ContextVar
 from typing import ClassVar
 
 __all__ = [
@@ -39,8 +42,10 @@ __all__ = [
     "StoreUnavailable",
     "StoreWarning",
     "UnsupportedFormat",
+    "holding_warnings",
     "mismatch",
     "summarize",
+    "warn_user",
 ]
 
 _SHOWN = 5
@@ -99,6 +104,28 @@ def levels_to_user() -> int:
     while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
         levels, frame = levels + 1, frame.f_back
     return max(levels, 1)
+
+
+_held: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("held_warnings", default=None)
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's that led here; in a thread of ours, hand the warning to who waits for it."""
+    held = _held.get()
+    if held is None:
+        warnings.warn(message, category, stacklevel=levels_to_user())
+    else:
+        held.append((message, category))
+
+
+@contextlib.contextmanager
+def holding_warnings(held: list[tuple[str, type[Warning]]]) -> Generator[None]:
+    """Put what `warn_user` gets into a list, in this context."""
+    token = _held.set(held)
+    try:
+        yield
+    finally:
+        _held.reset(token)
 
 
 def _rebuild(cls: "type[PrejitError]", message: str, hint: str, fields: dict[str, object]) -> "PrejitError":

@@ -214,12 +214,5 @@ def _holders() -> dict[str, Any]:
     return registry._value_holders
 
 
-def is_at_defaults() -> bool:
-    """Say whether the options that JAX's own caches do not look at are at their usual values on this thread."""
-    return dispatch_token() == _USUAL
-
-
 dispatch_token: Callable[[], tuple[Any, ...]] = _make_reader(tuple(filter(_is_registered, DISPATCH_OPTIONS)))
 """Return the values of `DISPATCH_OPTIONS` on this thread: hashable, to compare on every call. About 0.3 us."""
-
-_USUAL = dispatch_token()

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from prejit._jax import tracing
 from prejit.component.decorator import check_word, names_of, numbers_of
 from prejit.config import Link
-from prejit.errors import levels_to_user
+from prejit.errors import warn_user
 from prejit.program.dispatch import JitOptions, ProgramCore
 from prejit.program.wrapper import Program
 
@@ -171,7 +171,7 @@ def _plain(fun: Any, given: dict[str, Any]) -> Any:
             return tracing.plain_jit(fun, **given)
     finally:
         for one in caught:
-            warnings.warn(one.message, one.category, stacklevel=levels_to_user())
+            warn_user(str(one.message), one.category)
 
 
 def _checked(fun: Any) -> Any:

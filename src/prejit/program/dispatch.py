@@ -1,7 +1,6 @@
 """The path of a program's call: C++ dispatch, and on a miss trace, decide, link or compile whole, and run."""
 
 import dataclasses
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,12 @@ import jax
 
 from prejit import events
 from prejit._jax import tracing
-from prejit._jax.environment import dispatch_token, is_at_defaults
+from prejit._jax.environment import dispatch_token
 from prejit._jax.running import Found
 from prejit.component.core import Core, Options
 from prejit.component.dispatch import Call, Dispatch
-from prejit.config import Link, settings
-from prejit.errors import LinkWarning, levels_to_user
+from prejit.config import Link, is_enabled, settings
+from prejit.errors import LinkWarning, warn_user
 from prejit.program.known import KNOWN
 
 if TYPE_CHECKING:
@@ -81,12 +80,30 @@ class ProgramCore(Core):
         return dispatch.plan(args, kwargs)
 
 
+_first: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def _is_first_configuration(function: Any) -> bool:
+    """Say whether the trace that all share who jit a function is one for the options of this thread.
+
+    JAX's cache of traces does not look at all of them, so the trace belongs to those under which it was made first.
+    """
+    here = tracing.epoch(), dispatch_token()
+    try:
+        first = _first.setdefault(function, here)
+        if first[0] is not here[0]:  # `jax.clear_caches` was called
+            first = _first[function] = here
+    except TypeError:  # can't be hashed or held weakly
+        return False
+    return first[1] == here[1]
+
+
 class ProgramDispatch(Dispatch):
     """Dispatch the calls of one program under one configuration."""
 
     def make_jit(self) -> Any:
         """Take `jax.jit` of the very function where that can be, so that all who jit it share one trace, as in JAX."""
-        can_share = is_at_defaults() and not self.core.binder.has_statics
+        can_share = not self.core.binder.has_statics and _is_first_configuration(self.core.function)
         return self.core.plain if can_share else self.fresh_jit()
 
     def call_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
@@ -170,19 +187,20 @@ class ProgramDispatch(Dispatch):
 
     def plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Plan":
         """Return what is done with a kind of call, without compiling anything."""
+        from prejit.program.link import Whole
         from prejit.program.report import make_plan
         from prejit.stage.job import TracedJob
 
         leaves = jax.tree_util.tree_leaves((args, kwargs))
         with events.attributed_to(self.core.tally):
             program = tracing.open_traced(self.jitted.trace(*args, **kwargs))
-            drawn = self._draw(program, leaves)
+            drawn = self._draw(program, leaves) if is_enabled() else Whole("prejit is disabled")
 
         def executables() -> list[Any]:
             from prejit.program.link import Ready
 
             with events.attributed_to(self.core.tally):
-                prepared = self.prepare(args, kwargs, leaves)
+                prepared = self.prepare(args, kwargs, leaves) if is_enabled() else None
             if isinstance(prepared, Ready):
                 return list(prepared.executables)
             if prepared is None:
@@ -200,7 +218,8 @@ class ProgramDispatch(Dispatch):
         from prejit.program.link import Whole, draw
 
         try:
-            return draw(program, leaves, self._asked())
+            options = self.core.options
+            return draw(program, leaves, self._asked(), options.given if isinstance(options, JitOptions) else ())
         except Exception as error:  # noqa: BLE001  # a fault of ours must not be the user's
             self._report(error)
             return Whole(f"it could not be cut: {type(error).__name__}")
@@ -219,9 +238,8 @@ class ProgramDispatch(Dispatch):
 
     def _report(self, error: Exception) -> None:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        warnings.warn(
+        warn_user(
             f"linking {self.core.name}: expected parts that compile, got {type(error).__name__}: {first}; "
             "it is compiled as one module\nhint: link='inline' asks for one module at once",
             LinkWarning,
-            stacklevel=levels_to_user(),
         )

