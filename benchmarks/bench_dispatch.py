@@ -1,4 +1,7 @@
-"""What a call of a cached eager component costs, next to `jax.jit` and to a plain `Compiled`.
+"""What a call of a cached eager component costs, next to `jax.jit` and to a plain `Compiled`; and one in a program.
+
+The second table is the loop of a linked program: one run calls a tiny part many times. Next to it are the same
+executable entered as often with nothing around it, and the part's own `jax.jit` called in a Python loop.
 
 The three ways are timed in turn in one process; ratios are of neighbours. Programs are tiny and each call is waited
 for at the end of a round only, so the numbers are what dispatch costs on this thread.
@@ -14,6 +17,7 @@ import jax.numpy as jnp
 
 import harness
 import prejit
+from prejit._jax import running
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,65 @@ def make_call(case: Case, function: Callable[..., Any], *, leaves_out_statics: b
     return lambda: function(*args, **kwargs)
 
 
+def make_part(nr_arrays: int) -> Callable[..., Any]:
+    """Return a part that takes and gives some arrays."""
+
+    @jax.jit
+    def part(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple([jnp.tanh(array) + 1 for array in arrays])
+
+    return part
+
+
+def linked_ways(nr_arrays: int, nr_calls: int) -> dict[str, Callable[[], Any]]:
+    """Return the ways to call a part as often as one run of a linked program does."""
+    part = make_part(nr_arrays)
+    arrays = tuple([jnp.full((4,), float(n)) for n in range(nr_arrays)])
+
+    def program(*values: jax.Array) -> tuple[jax.Array, ...]:
+        for _ in range(nr_calls):
+            values = part(*values)
+        return values
+
+    step: Any = prejit.jit(program, link="separate")
+    assert step.plan(*arrays).is_linked
+    ready = step._core.dispatch().prepare(arrays, {}, list(arrays))
+    (executable,) = ready.executables
+    enter = running.enter(executable)
+    handlers = running.raw_handlers([array.aval for array in arrays], ready.device)
+
+    def alone() -> Any:
+        values: Any = arrays
+        for _ in range(nr_calls):
+            values = tuple(enter(values).consume_with_handlers(handlers))
+        return values
+
+    def in_a_loop() -> Any:
+        values = arrays
+        for _ in range(nr_calls):
+            values = part(*values)
+        return values
+
+    return {"linked": lambda: step(*arrays), "executables alone": alone, "jax.jit of the part": in_a_loop}
+
+
+def linked_rows(rounds: int) -> list[dict[str, Any]]:
+    """Measure what a call inside a linked program costs."""
+    nr_calls = 100
+    rows: list[dict[str, Any]] = []
+    for nr_arrays in (1, 4, 16):
+        times = harness.time_interleaved(linked_ways(nr_arrays, nr_calls), rounds=rounds, calls=1)
+        per_call = {way: [seconds / nr_calls for seconds in seen] for way, seen in times.items()}
+        beyond = [a - b for a, b in zip(per_call["linked"], per_call["executables alone"], strict=True)]
+        rows.append(
+            {"arrays in and out": nr_arrays}
+            | {f"{way}, us": harness.microseconds(seen) for way, seen in per_call.items()}
+            | {"beyond the executables, us": harness.microseconds(beyond)}
+            | {"to jax.jit of the part": harness.compare(per_call["linked"], per_call["jax.jit of the part"])}
+        )
+    return rows
+
+
 def main() -> None:
     options = harness.parse_arguments(__doc__)
     rounds, calls = (20, 50) if options.quick else (200, 200)
@@ -116,7 +179,10 @@ def main() -> None:
                 | {"to jax.jit": to_jit, "to Compiled": to_compiled}
             )
         columns = ["call", "component, us", "jax.jit, us", "Compiled, us", "to jax.jit", "to Compiled"]
+        linked = linked_rows(rounds)
+        raw["linked"] = linked
         harness.write_report("dispatch (ratios: median [95 % bounds])", rows, columns, to=options.json, raw=raw)
+        harness.print_table("one call of a part in a linked program of 100", linked, list(linked[0]))
 
 
 if __name__ == "__main__":
