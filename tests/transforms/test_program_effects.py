@@ -446,3 +446,23 @@ def test_equal_calls_of_a_function_that_calls_back_share_an_executable():
     plan = step.plan(jnp.ones(3))
     assert plan.is_linked
     assert [part.nr_calls for part in plan.parts if part.name == "layer"] == [3]
+
+
+@pytest.mark.parametrize("link", ["auto", "separate"])
+def test_mutable_arrays_made_inside_keep_a_program_in_one_module(link, recwarn):
+    @jax.jit
+    def update(ref, y):
+        ref[...] = jnp.sin(ref[...]) * 2 + y
+        return y * 2
+
+    def program(x):
+        ref, y = jax.new_ref(x), x
+        for _ in range(3):
+            y = update(ref, y)
+        return ref[...], y
+
+    x = jnp.arange(6.0)
+    step = prejit.jit(program, link=link)
+    np.testing.assert_array_equal(step(x), jax.jit(program)(x))
+    assert step.plan(x).reason == "it writes to a mutable array"
+    assert not [one for one in recwarn if issubclass(one.category, prejit.errors.LinkWarning)]

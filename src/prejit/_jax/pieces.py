@@ -12,6 +12,7 @@ from jax._src import mesh as mesh_lib
 from jax._src.interpreters import mlir, pxla
 from jax._src.interpreters import partial_eval as pe
 from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
+from jax._src.state.types import AbstractRef
 
 from prejit._jax.jaxprs import (
     HOST_CALLBACKS,
@@ -43,6 +44,7 @@ __all__ = [
     "jit_params",
     "literals_of",
     "lower_piece",
+    "makes_refs",
     "new_var",
     "nr_bytes",
     "origin_of",
@@ -124,6 +126,20 @@ def bodies_of(eqn: Any) -> list[Any]:
         elif kind is tuple or kind is list:
             found += [part for part in value if type(part) in JAXPR_CLASSES]
     return found
+
+
+def makes_refs(jaxpr: Any, seen: set[int] | None = None) -> bool:
+    """Say whether a jaxpr, or a function that it calls, makes a mutable array."""
+    seen = set() if seen is None else seen
+    body = open_jaxpr(jaxpr)[0]
+    if id(body) in seen:
+        return False
+    seen.add(id(body))
+    return any(
+        any(isinstance(var.aval, AbstractRef) for var in eqn.outvars)
+        or (eqn.primitive.name in ("jit", "pjit") and makes_refs(eqn.params["jaxpr"], seen))
+        for eqn in body.eqns
+    )
 
 
 def is_placed_inside(jaxpr: Any, seen: set[int] | None = None) -> bool:

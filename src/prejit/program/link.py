@@ -162,7 +162,7 @@ def why_whole(program: tracing.TracedProgram, link: Link, given: Collection[str]
         return f"it was given {' and '.join([name for name in ('device', 'backend') if name in given] or placed)}"
     if "mesh" in program.options:
         return "a mesh is set around it"
-    if any(tracing.is_ref_effect(effect) for effect in program.effects):
+    if any(tracing.is_ref_effect(effect) for effect in program.effects) or pieces.makes_refs(program.closed_jaxpr):
         return "it writes to a mutable array"
     if any(tracing.is_spread(const) for const in program.consts):
         return "a constant is on several devices"

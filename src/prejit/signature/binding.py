@@ -35,8 +35,9 @@ class Binder:
 
     def __init__(self, function: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str],
                  *, is_respelling: bool = True, is_inferring: bool = True) -> None:  # fmt: skip
-        declared = _parameters(function, follow_wrapped=True)
         numbers, names = set(static_argnums), set(static_argnames)
+        # Reading a signature is much of what it costs to jit a function that was jitted before.
+        declared = _parameters(function, follow_wrapped=True) if is_respelling or numbers or names else []
         self._is_respelling = (
             is_respelling
             and not (numbers and names)
