@@ -16,6 +16,22 @@ print(*sorted(sys.modules), file=sys.stderr)
 """
 
 
+NO_BACKEND = """
+import sys
+from jax._src import xla_bridge
+from prejit.cli.app import main
+for command in (["--help"], ["cache", "stats"], ["cache", "ls"], ["cache", "verify"], ["cache", "clear", "--yes"]):
+    sys.argv = ["prejit", *command]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+import prejit.testing
+assert "pytest" not in sys.modules
+assert not xla_bridge.backends_are_initialized()
+"""
+
+
 def test_help_names_every_command():
     shown = CliRunner().invoke(app, ["--help"]).output
     for command in ("demo", "doctor", "cache"):
@@ -28,6 +44,11 @@ def test_python_m_is_the_command(run_python):
     wrong = run_python(code, "no-such-command", check=False)
     assert wrong.returncode == 2
     assert "No such command" in wrong.stderr
+
+
+def test_looking_at_the_store_waits_for_no_device(run_python):
+    # A platform that is not there: asking for a device would fail.
+    run_python(NO_BACKEND, env={"JAX_PLATFORMS": "no_such_platform"})
 
 
 def test_a_wrong_variable_is_told_without_source_lines(run_python):
