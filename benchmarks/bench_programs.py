@@ -36,6 +36,7 @@ PROGRAMS = (
     "forward", "value_and_grad", "adamw", "value_and_grad-rms", "adamw-rms", "forward-rms", "value_and_grad-centred",
 )  # fmt: skip
 LAYERS = (6, 12, 24, 48, 96)
+LINKS = ("auto", "inline", "outline", "separate")
 
 # One module of 48 unrolled layers takes XLA many minutes, and one of 96 up to 19 GB.
 WHOLE_MODULE, MAX_WHOLE_LAYERS = (PLAIN, MARKED, CACHED), 24
@@ -64,7 +65,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--programs", type=several(*PROGRAMS), metavar="forward,adamw", help=", ".join(PROGRAMS))
     parser.add_argument("--ways", type=several(*WAYS), metavar="jax.jit,lax.scan", help=", ".join(WAYS))
     parser.add_argument("--rounds", type=int, help="fresh processes for each way (3)")
-    parser.add_argument("--link", default="auto", help="link= of prejit.jit (auto)")
+    parser.add_argument("--link", default="auto", choices=LINKS, help="link= of prejit.jit (auto)")
     parser.add_argument("--timeout", type=float, default=1800, metavar="S", help="longest time for one process (1800)")
     parser.add_argument("--edits", action="store_true", help="what a one-line edit compiles, and nothing else")
 

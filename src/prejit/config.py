@@ -44,8 +44,9 @@ class Settings:
     Attributes:
         cache_dir: Directory of the disk store; None keeps everything in memory. `PREJIT_CACHE_DIR`; default: `prejit`
             in the user's cache directory.
-        max_size_bytes: Cap of the disk store; None is no cap. `PREJIT_MAX_SIZE`.
-        memory_max_size_bytes: Cap of the memory tier. `PREJIT_MEMORY_MAX_SIZE`.
+        max_size_bytes: Cap of the disk store; None is no cap. `max_size` in `configure`, `PREJIT_MAX_SIZE`.
+        memory_max_size_bytes: Cap of the memory tier, which always has one. `memory_max_size` in `configure`,
+            `PREJIT_MEMORY_MAX_SIZE`.
         enabled: False makes everything plain `jax.jit`. `PREJIT_DISABLE=1`.
         strict: A failing store raises instead of computing without it. `PREJIT_STRICT`.
         eager_cache: JAX's own compilation cache is backed by the store. `PREJIT_EAGER_CACHE`.
@@ -279,7 +280,8 @@ def _checked(options: Mapping[str, object], doing: str) -> dict[str, object]:
                 name=name,
                 expected=str(error),
                 got=got,
-                hint=f"help(prejit.Settings) says what {name} is",
+                hint=f"help(prejit.Settings) says what {name} is"
+                + (f", there as {option.field}" if option.field != name else ""),
             ) from None
     return fields
 
@@ -399,8 +401,8 @@ def configure(**options: Unpack[Options]) -> None:
     """Change settings for the whole process.
 
     Args:
-        **options: See `prejit.Settings`. Sizes are `max_size` and `memory_max_size`, in bytes or as `"10GiB"`; `None`
-            is no cap; `cache_dir=None` or `""` keeps everything in memory.
+        **options: See `prejit.Settings`. Sizes are `max_size` and `memory_max_size`, in bytes or as `"10GiB"`;
+            `max_size=None` is no cap, memory always has one; `cache_dir=None` or `""` keeps everything in memory.
 
     Raises:
         ConfigError: A name is unknown (the message lists the known ones and the closest), or a value is of the wrong

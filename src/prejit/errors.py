@@ -96,7 +96,8 @@ def levels_to_user() -> int:
     """Count the frames from the function that warns to the first one of a user's, for `stacklevel`.
 
     Example:
-        >>> levels_to_user()
+        >>> mine = {"__name__": "mine", "levels_to_user": levels_to_user}
+        >>> eval("levels_to_user()", mine)
         1
     """
     frame = inspect.currentframe()
@@ -342,16 +343,55 @@ class StoreUnavailable(StoreError, OSError):
 
 
 class PrejitWarning(UserWarning):
-    """Be filtered where all of prejit's warnings are handled."""
+    """Be filtered where all of prejit's warnings are handled.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", PrejitWarning)  # as a test suite may want it
+        ...     try:
+        ...         warnings.warn("the store is full", StoreWarning)
+        ...     except PrejitWarning as warning:
+        ...         print(type(warning).__name__)
+        StoreWarning
+    """
 
 
 class StoreWarning(PrejitWarning):
-    """Say, once per store, that it can't be used and what to do. Computing goes on."""
+    """Say, once per store, that it can't be used and what to do. Computing goes on.
+
+    Example:
+        >>> import warnings, prejit
+        >>> with warnings.catch_warnings(record=True) as caught, prejit.use_store(prejit.Store("/dev/null/store")):
+        ...     warnings.simplefilter("always")
+        ...     float(prejit.component(lambda x: x * 2)(1.0))
+        2.0
+        >>> [warning.category.__name__ for warning in caught]
+        ['StoreWarning']
+    """
 
 
 class KeyReuse(PrejitWarning):
-    """Say that two functions with different code were given one explicit key."""
+    """Say that two functions with different code were given one explicit key.
+
+    Example:
+        >>> import warnings, prejit
+        >>> first = prejit.component(lambda x: x + 1, key="example/step")
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     second = prejit.component(lambda x: x + 2, key="example/step")
+        >>> caught[0].category is KeyReuse, float(second(1.0))  # one key, one component
+        (True, 2.0)
+    """
 
 
 class LinkWarning(PrejitWarning):
-    """Say that a part of a program could not be compiled on its own, so that the program is one module."""
+    """Say that a part of a program could not be compiled on its own, so that the program is one module.
+
+    Example:
+        >>> import warnings, prejit
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", LinkWarning)  # where one module would take too long to compile
+        ...     float(prejit.jit(lambda x: x * 2)(1.0))
+        2.0
+    """

@@ -1,4 +1,4 @@
-"""Counters, lookup events and progress: everything that reports reads these.
+"""Counters, timings and lookup events: everything that reports reads these.
 
 `traces`, `lowerings` and `compiles` come from `jax.monitoring`, so they count what JAX did in this process, whoever
 asked for it, and agree with what any other listener counts. A lookup is an event with a key, an outcome and a reason;
@@ -157,10 +157,10 @@ def counters() -> dict[str, int | float]:
     Returns:
         `traces`, `lowerings`, `compiles`: JAX's own events, of the whole process; a compile that was answered from a
         store is not one. `loads`: executables loaded from a store. `hits`, `misses`, `bypasses`: outcomes of lookups of
-        components. `stale`, `corrupt`, `refused`: outcomes of all lookups. `eager_hits`, `eager_misses`,
-        `eager_loads`, `eager_compiles`: of modules that did not pass through prejit; `loads` and `compiles` include
-        them.
-        `store_errors`: failed reads and writes. `*_seconds`: seconds spent, nested traces counted in their callers too.
+        components and programs, of which a linked one has one for each executable that it needs. `stale`, `corrupt`,
+        `refused`: outcomes of all lookups. `eager_hits`, `eager_misses`, `eager_loads`, `eager_compiles`: of modules
+        that did not pass through prejit; `loads` and `compiles` include them. `store_errors`: failed reads and writes.
+        `*_seconds`: seconds spent, nested traces counted in their callers too.
 
     Example:
         >>> counters()["hits"] >= 0

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from prejit.errors import StoreWarning
+from prejit.errors import StoreUnavailable, StoreWarning
 from prejit.store import Store
 from prejit.testing import FaultyFileSystem, make_entry
 
@@ -72,3 +72,45 @@ def test_an_unreadable_entry_is_a_counted_miss(filled, code):
     assert "unreadable" in found[0].reason
     assert len(caught) == 1
     assert store.stats().errors == 2
+
+
+class OneStays(FaultyFileSystem):
+    """Refuse to remove one entry, as a directory of its own without writing does."""
+
+    def __init__(self, digest, code):
+        super().__init__()
+        self.digest, self.code = digest, code
+
+    def remove(self, path):
+        if self.digest in path:
+            raise OSError(self.code, os.strerror(self.code), path)
+        super().remove(path)
+
+
+@pytest.mark.parametrize(("code", "hint"), [(errno.EACCES, "chmod -R u\\+w"), (errno.EIO, "set PREJIT_CACHE_DIR")])
+def test_clearing_goes_on_past_what_stays_and_tells_of_it(filled, code, hint):
+    for number in range(2, 6):
+        Store(filled).put(make_entry(number))
+    stuck = make_entry(3).key
+    store = Store(filled, fs=OneStays(stuck, code))
+    with pytest.warns(StoreWarning, match=f"expected 5 entries to go, got .* for 1 of them at .*\nhint: {hint}"):
+        assert store.clear() == 4
+    assert store.keys() == [stuck]
+    assert store.stats().errors == 1
+    assert "1 of them" in store.stats().problem
+    with pytest.raises(StoreUnavailable) as caught:
+        Store(filled, fs=OneStays(stuck, code), strict=True).clear()
+    assert (caught.value.errno, caught.value.operation) == (code, "clearing the store")
+    assert stuck in caught.value.path
+
+
+def test_what_another_process_removed_first_is_no_failure(filled):
+    store = Store(filled, fs=OneStays(make_entry(1).key, errno.ENOENT), strict=True)
+    assert store.clear() == 0
+
+
+def test_clearing_a_store_that_is_set_read_only_names_the_setting(filled):
+    store = Store(filled, read_only=True)
+    with pytest.warns(StoreWarning, match="hint: unset PREJIT_READ_ONLY"):
+        assert store.clear() == 0
+    assert store.keys() == [make_entry(1).key]

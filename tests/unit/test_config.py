@@ -143,6 +143,16 @@ def test_wrong_options_change_nothing(change, options, says):
     assert settings() == before
 
 
+@pytest.mark.parametrize("name", config._OPTIONS)
+def test_the_hint_leads_to_where_an_option_is_described(name):
+    with pytest.raises(ConfigError) as caught:
+        configure(**{name: object()})
+    *_, named = caught.value.hint.split()
+    field = named if name.endswith("max_size") else name
+    assert f"        {field}: " in Settings.__doc__
+    assert name in Settings.__doc__
+
+
 def test_an_empty_directory_is_no_directory():
     for nothing in ("", None):
         configure(cache_dir="/x")

@@ -1,5 +1,5 @@
 """Own what a person types: the `prejit` command and what it prints.
 
 Whatever a command shows comes from the library's own functions; no logic of stores, keys or compiles lives here.
-Invariant: `--help` and the `cache` commands start without importing JAX.
+Invariant: `--help` and the `cache` commands initialize no backend of JAX's, so they never wait for a device.
 """

@@ -1,6 +1,9 @@
-"""`prejit cache`: look at the store and look after it. Nothing here needs JAX."""
+"""`prejit cache`: look at the store and look after it. Nothing here initializes a backend."""
 
+import contextlib
 import time
+import warnings
+from collections.abc import Generator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
@@ -8,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prejit.cli.output import Column, format_age, format_size, is_terminal, print_error, print_json, print_table
+from prejit.errors import StoreWarning
 
 if TYPE_CHECKING:
-    from prejit.store import CacheEntry, EntryInfo, Store
+    from prejit.store import CacheEntry, EntryInfo, Store, VerifyReport
 
 SHOWN_DIGITS = 12
 _MOST_CANDIDATES = 5
@@ -35,6 +39,19 @@ def _open_store() -> "Store":
     from prejit.store import get_store
 
     return get_store()
+
+
+@contextlib.contextmanager
+def _store_to_work_on() -> Generator["Store"]:
+    """Give the store for a block, and end with exit code 1 if it could not be used or something in it failed."""
+    store = _open_store()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreWarning)  # the same is told below, without "computing goes on"
+        yield store
+        problem = store.stats().problem
+    if problem:
+        print_error(problem)
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -192,31 +209,40 @@ def _failure(message: str, hint: str) -> typer.Exit:
 def verify(*, as_json: AsJson = False) -> None:
     """Check every entry's digests; damaged ones are moved to quarantine and compiled again at their next use.
 
-    Ends with exit code 1 if anything was damaged, refused or unreadable.
+    Ends with exit code 1 if anything was damaged, refused or unreadable, the store itself included.
     """
-    report = _open_store().verify()
-    if as_json:
-        print_json(report)
-    else:
-        print(f"{report.intact} of {report.checked} entries are intact")
-        for what, digests in (
-            ("damaged", report.corrupt),
-            ("writable by others, so not used", report.refused),
-            ("in a newer format, left alone", report.unsupported),
-            ("unreadable", report.unreadable),
-        ):
-            for digest in digests:
-                print(f"{digest[:SHOWN_DIGITS]}  {what}")
-        if report.quarantined:
-            print(f"{report.quarantined} moved to quarantine")
+    with _store_to_work_on() as store:
+        report = store.verify()
+        if as_json:
+            print_json(report)
+        else:
+            _print_report(report)
     if not report.is_clean:
         raise typer.Exit(1)
 
 
+def _print_report(report: "VerifyReport") -> None:
+    print(f"{report.intact} of {report.checked} entries are intact")
+    for what, digests in (
+        ("damaged", report.corrupt),
+        ("writable by others, so not used", report.refused),
+        ("in a newer format, left alone", report.unsupported),
+        ("unreadable", report.unreadable),
+    ):
+        for digest in digests:
+            print(f"{digest[:SHOWN_DIGITS]}  {what}")
+    if report.quarantined:
+        print(f"{report.quarantined} moved to quarantine")
+
+
 @app.command()
 def gc(*, as_json: AsJson = False) -> None:
-    """Bring the store under its cap and remove what killed processes left behind."""
-    report = _open_store().gc()
+    """Bring the store under its cap and remove what killed processes left behind.
+
+    Ends with exit code 1 if the store can't be used.
+    """
+    with _store_to_work_on() as store:
+        report = store.gc()
     if as_json:
         print_json(report)
         return
@@ -232,15 +258,26 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove every entry on disk; what was removed is compiled again at its next use."""
-    store = _open_store()
+    """Remove every entry on disk; what was removed is compiled again at its next use.
+
+    Ends with exit code 1 if entries are left or the store can't be used.
+    """
+    path = _open_store().path
+    if path is None:
+        if as_json:
+            print_json({"removed": 0, "left": 0})
+        else:
+            print("memory only: nothing on disk")
+        return
     if not yes:
         if as_json or not is_terminal():
             print_error("clearing the store: expected --yes where nobody can be asked")
             raise typer.Exit(2)
-        typer.confirm(f"remove all entries in {store.path}?", abort=True)
-    removed = store.clear("disk")
-    if as_json:
-        print_json({"removed": removed})
-    else:
-        print(f"{removed} entries removed from {store.path}")
+        typer.confirm(f"remove all entries in {path}?", abort=True)
+    with _store_to_work_on() as store:
+        removed = store.clear("disk")
+        left = store.stats().entries
+        if as_json:
+            print_json({"removed": removed, "left": left})
+        else:
+            print(f"{removed} entries removed from {path}" + (f", {left} left" if left else ""))

@@ -1,5 +1,6 @@
 """What `prejit doctor` looks at: each check is a function to findings, and none changes anything but a probe file."""
 
+import errno
 import os
 import platform
 import shutil
@@ -15,11 +16,13 @@ from packaging.requirements import Requirement
 
 from prejit import config
 from prejit.cli.output import format_size
+from prejit.store import Store
 from prejit.store.files import OSFileSystem
 from prejit.store.trust import problem as find_trust_problem
 
 Status = Literal["ok", "note", "wrong"]
 _LEAST_FREE_BYTES = 500_000_000
+_NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})  # Windows has no quota error
 _TELLING_JAX_SETTINGS = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_compilation_cache_dir")
 
 
@@ -100,8 +103,10 @@ def check_store(settings: config.Settings) -> Iterator[Finding]:
         yield Finding("store", "wrong", f"{path} is {reason}, so it is not used", _mend_rights(path, reason))
     else:
         yield Finding("store", "ok", f"{path}, written by you only")
-    yield _check_writing(path, settings)
-    yield _check_room(path, settings)
+        yield from _check_entries(path)
+    room = _check_room(path, settings)
+    yield _check_writing(path, settings, room)
+    yield room
 
 
 def _check_missing_directory(path: Path, settings: config.Settings) -> Iterator[Finding]:
@@ -122,7 +127,15 @@ def _mend_rights(path: Path, reason: str) -> str:
     return f"chmod go-w {path}"
 
 
-def _check_writing(path: Path, settings: config.Settings) -> Finding:
+def _check_entries(path: Path) -> Iterator[Finding]:
+    # Headers only: `prejit cache verify` reads everything, which a large store does not do in passing.
+    stats = Store(path, read_only=True).stats()
+    if stats.unreadable_entries:
+        seen = f"{stats.unreadable_entries} of {stats.entries} are damaged or in a newer format"
+        yield Finding("store entries", "note", seen, "prejit cache verify")
+
+
+def _check_writing(path: Path, settings: config.Settings, room: Finding) -> Finding:
     if settings.read_only:
         return Finding("store writing", "note", "read-only by PREJIT_READ_ONLY: nothing new is stored")
     try:
@@ -131,9 +144,18 @@ def _check_writing(path: Path, settings: config.Settings) -> Finding:
             probe.write(b"probe")
             probe.flush()
     except OSError as error:
-        hint = f"make {path} writable, set PREJIT_CACHE_DIR, or set PREJIT_READ_ONLY=1 if that is meant"
-        return Finding("store writing", "wrong", f"can't write: {error.strerror or error}", hint)
+        return _refused_writing(path, error, room)
     return Finding("store writing", "ok", "can be written")
+
+
+def _refused_writing(path: Path, error: OSError, room: Finding) -> Finding:
+    if error.errno not in _NO_ROOM:
+        hint = f"make {path} writable, set PREJIT_CACHE_DIR, or set PREJIT_READ_ONLY=1 if that is meant"
+    elif room.status == "wrong":
+        hint = ""  # said there
+    else:
+        hint = f"look at your quota and at the number of files (df -i {path}), or set PREJIT_CACHE_DIR to another disk"
+    return Finding("store writing", "wrong", f"can't write: {error.strerror or error}", hint)
 
 
 def _check_room(path: Path, settings: config.Settings) -> Finding:

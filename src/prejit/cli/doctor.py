@@ -16,6 +16,7 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print what w
 
     findings = run_checks()
     nr_wrong = sum(finding.status == "wrong" for finding in findings)
+    nr_notes = sum(finding.status == "note" for finding in findings)
     if as_json:
         print_json({"is_well": nr_wrong == 0, "findings": findings})
     else:
@@ -26,6 +27,12 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print what w
         hints = [f"{finding.subject}: {finding.hint}" for finding in findings if finding.hint]
         if hints:
             print("\nto mend it:\n" + "\n".join(f"  {hint}" for hint in hints))
-        print("\n" + (f"{nr_wrong} wrong" if nr_wrong else "all is well"))
+        print("\n" + _sum_up(nr_wrong, nr_notes))
     if nr_wrong:
         raise typer.Exit(1)
+
+
+def _sum_up(nr_wrong: int, nr_notes: int) -> str:
+    if nr_wrong:
+        return f"{nr_wrong} wrong"
+    return f"nothing is wrong, {nr_notes} to note" if nr_notes else "all is well"

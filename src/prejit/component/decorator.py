@@ -145,11 +145,14 @@ def component(
 
         return decorate
     _check_texts(key, version, name)
-    check_word("link", link, _LINKS)
-    check_word("direct", direct, _DIRECT)
+    check_word("link", link, _LINKS, decorating="a component")
+    check_word("direct", direct, _DIRECT, decorating="a component")
     if version is not None and key is None:
         raise ConfigError(
             mismatch("decorating a component with version=", expected="key= beside it", got="no key"),
+            name="version",
+            expected="key= beside it",
+            got="no key",
             hint="give the component a key, or leave version out: without a key the program itself is the identity",
         )
     given: dict[str, Any] = {
@@ -177,14 +180,26 @@ def component(
     return Component(fun, core)
 
 
-def _wrong(what: str, expected: str, value: Any) -> ConfigError:
-    return ConfigError(mismatch(f"decorating a component with {what}=", expected=expected, got=repr(value)[:80]))
+def _wrong(what: str, expected: str, value: Any, *, hint: str = "", decorating: str = "a component") -> ConfigError:
+    got = repr(value)[:80]
+    message = mismatch(f"decorating {decorating} with {what}=", expected=expected, got=got)
+    return ConfigError(message, name=what, expected=expected, got=got, hint=hint)
 
 
-def check_word(what: str, value: Any, words: Sequence[str]) -> None:
-    """Raise `ConfigError` for an argument that is not one of its words."""
+def check_word(what: str, value: Any, words: Sequence[str], *, decorating: str = "a function") -> None:
+    """Raise `ConfigError` for an argument that is not one of its words.
+
+    Args:
+        what: Name of the argument.
+        value: What was given.
+        words: What it may be.
+        decorating: What is being made, for the message.
+    """
     if value not in words:
-        raise _wrong(what, "one of " + ", ".join(repr(word) for word in words), value)
+        *some, last = [repr(word) for word in words]
+        expected = "one of " + ", ".join([*some, last])
+        hint = f"write {what}= with {', '.join(some)} or {last}, or leave it out"
+        raise _wrong(what, expected, value, hint=hint, decorating=decorating)
 
 
 def _check_texts(key: Any, version: Any, name: Any) -> None:
@@ -250,6 +265,9 @@ def _named_core(fun: Callable[..., Any], plain: Any, options: Options, name: str
                 expected="the arguments of the first component under this key",
                 got="others",
             ),
+            name="key",
+            expected="the arguments of the first component under this key",
+            got="others",
             hint="give one of the two another key or version",
         )
     if _is_different(first.function, fun):

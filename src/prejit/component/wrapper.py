@@ -26,9 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """Count what one component did in this process.
+    """Count what one component or program did in this process.
 
-    A call that the C++ dispatch answers is not a lookup and is not counted.
+    A call that the C++ dispatch answers is not a lookup and is not counted. A linked program has one lookup for each
+    executable that it needs.
 
     Attributes:
         hits: Lookups answered from memory or the store.
@@ -39,6 +40,15 @@ class CacheInfo:
         compiles: JAX compile events.
         loads: Executables loaded.
         entries: Distinct keys seen.
+
+    Example:
+        >>> import prejit
+        >>> double = prejit.component(lambda x: x * 2)
+        >>> with prejit.use_store(prejit.Store(None)):
+        ...     outs = [double(1.0), double(2.0)]
+        >>> info = double.cache_info()
+        >>> info.misses, info.hits, info.entries
+        (1, 0, 1)
     """
 
     hits: int
@@ -87,7 +97,14 @@ class Wrapper(Generic[P, R]):
 
     @tracing.api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
-        """Trace and lower for arguments or their specs; returns a `jax.stages.Lowered`."""
+        """Trace and lower for arguments or their specs; returns a `jax.stages.Lowered`.
+
+        Example:
+            >>> import jax, prejit
+            >>> lowered = prejit.component(lambda x: x * 2).lower(jax.ShapeDtypeStruct((3,), "float32"))
+            >>> "stablehlo" in lowered.as_text()
+            True
+        """
         return self.trace(*args, **kwargs).lower()
 
     @tracing.api_boundary
@@ -111,7 +128,13 @@ class Wrapper(Generic[P, R]):
 
     @tracing.api_boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return shapes and dtypes of the result for arguments or their specs; nothing is compiled or stored."""
+        """Return shapes and dtypes of the result for arguments or their specs; nothing is compiled or stored.
+
+        Example:
+            >>> import jax, prejit
+            >>> prejit.component(lambda x: x.sum()).eval_shape(jax.ShapeDtypeStruct((3,), "float32")).shape
+            ()
+        """
         return self.trace(*args, **kwargs).out_info
 
     @tracing.api_boundary
@@ -122,19 +145,50 @@ class Wrapper(Generic[P, R]):
 
         Raises:
             KeyingError: The call can't be stored; the reason says why.
+
+        Example:
+            >>> import jax, prejit
+            >>> scale = prejit.component(lambda x: x * 2)
+            >>> one, other = (scale.key_for(jax.ShapeDtypeStruct((n,), "float32")) for n in (3, 4))
+            >>> ("signature", "in_avals") in [(found.group, found.name) for found in one.diff(other)]
+            True
         """
         core = self._core
         bound = core.binder.bind(args, kwargs)
         return core.dispatch().key_for(*((args, kwargs) if bound is None else core.normalize(*bound)))
 
     def cache_info(self) -> CacheInfo:
-        """Count what this component did in this process."""
+        """Count what this component or program did in this process; see `prejit.CacheInfo`.
+
+        Example:
+            >>> import prejit
+            >>> double = prejit.component(lambda x: x * 2)
+            >>> out = double(1.0)
+            >>> double.cache_info().entries
+            1
+        """
         core = self._core
         names = ("hits", "misses", "bypasses", "traces", "lowerings", "compiles", "loads")
         return CacheInfo(*[core.tally.get(name) for name in names], entries=len(core.seen_keys))
 
     def cache_clear(self) -> None:
-        """Forget traces, executables and counts of this component; the store keeps its entries."""
+        """Forget traces, executables and counts; the store keeps its entries.
+
+        What is shared with others stays: executables that are loaded, where the next call finds them, and a program's
+        trace, which is that of every `jax.jit` of the function; `Program.clear_cache` drops those.
+
+        Example:
+            >>> import prejit
+            >>> factors = [2.0]
+            >>> scale = prejit.component(lambda x: x * factors[0])
+            >>> first = scale(1.0)
+            >>> factors[0] = 3.0
+            >>> float(scale(1.0))  # what was traced
+            2.0
+            >>> scale.cache_clear()
+            >>> float(scale(1.0))
+            3.0
+        """
         self._core.start_afresh()
         self._core.tally.clear()
         self._core.seen_keys.clear()
@@ -159,7 +213,16 @@ class Wrapper(Generic[P, R]):
 
 
 class Component(Wrapper[P, R]):
-    """A function that is compiled once and kept; see `prejit.component`."""
+    """A function that is compiled once and kept; see `prejit.component`.
+
+    Example:
+        >>> import jax.numpy as jnp, prejit
+        >>> layer = prejit.component(lambda w, x: jnp.tanh(x @ w), name="layer")
+        >>> isinstance(layer, prejit.Component), layer
+        (True, <prejit.component layer>)
+        >>> layer(jnp.eye(2), jnp.ones(2)).shape
+        (2,)
+    """
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, as `jax.jit` of it would."""

@@ -22,7 +22,17 @@ R = TypeVar("R")
 
 
 class Program(Wrapper[P, R]):
-    """A program that is compiled in parts, kept, and linked; see `prejit.jit`."""
+    """A program that is compiled in parts, kept, and linked; see `prejit.jit`.
+
+    Example:
+        >>> import jax.numpy as jnp, prejit
+        >>> layer = prejit.component(lambda x: jnp.sin(x) + 1)
+        >>> model = prejit.jit(lambda x: layer(layer(layer(x))), link="separate")
+        >>> isinstance(model, prejit.Program), model(jnp.ones(2)).shape
+        (True, (2,))
+        >>> model.plan(jnp.ones(2)).is_linked
+        True
+    """
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the program, as `jax.jit` of it would."""
@@ -103,7 +113,25 @@ class Program(Wrapper[P, R]):
         return warm(compile_all, is_background=background)
 
     def clear_cache(self) -> None:
-        """Forget traces and executables, as the same method of `jax.jit`'s does; the store keeps its entries."""
+        """Forget traces and executables, as the same method of `jax.jit`'s does; the store keeps its entries.
+
+        The next call traces again, so it sees what globals are then, and loads from the store. `cache_clear`, which a
+        component has too, keeps what is shared with others, the trace of every `jax.jit` of the function and the
+        executables that are loaded; it sets the counts of `cache_info` to zero, which this method keeps.
+
+        Example:
+            >>> import prejit
+            >>> factors = [2.0]
+            >>> scale = prejit.jit(lambda x: x * factors[0])
+            >>> first = scale(1.0)
+            >>> factors[0] = 3.0
+            >>> scale.cache_clear()
+            >>> float(scale(1.0))
+            2.0
+            >>> scale.clear_cache()
+            >>> float(scale(1.0))
+            3.0
+        """
         cast("ProgramCore", self._core).unload()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """Keeping the disk tier under its cap, and clearing it."""
 
 import contextlib
+import dataclasses
+import errno
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+from prejit.errors import StoreUnavailable, mismatch
 from prejit.store import upkeep
 from prejit.store.eviction import Candidate, choose_victims
 from prejit.store.files import FileInfo
@@ -15,12 +18,20 @@ from prejit.store.locks import FileLocks
 from prejit.store.reports import GcReport
 from prejit.store.usage import Usage
 
-__all__ = ["Capacity"]
+__all__ = ["Capacity", "Cleared"]
 
 # How often a process looks at the whole directory: other processes add to it too.
 _PUTS_PER_SCAN = 64
 _FRESH_S = 60.0
 _MOST_FRESH = 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cleared:
+    """Tell what clearing did; `error` says why entries are left."""
+
+    removed: int = 0
+    error: StoreUnavailable | None = None
 
 
 class Capacity:
@@ -153,21 +164,30 @@ class Capacity:
             journals=journals,
         )
 
-    def clear(self) -> int:
-        """Remove every entry, whatever its format, and the statistics; return how many entries went.
+    def clear(self) -> Cleared:
+        """Remove every entry, whatever its format, and the statistics.
+
+        Returns:
+            How many entries went. One that can't be removed does not keep the others; the error tells of it.
 
         Raises:
             StoreRefused: Somebody else could have filled the directory.
             StoreUnavailable: It can't be looked at, or can't be written.
         """
         if not self._layout.open():
-            return 0
+            return Cleared()
         self._layout.require_writable("clearing the store")
         removed = 0
+        failed: list[tuple[str, OSError]] = []
         for digest, _ in self._layout.scan():
-            with contextlib.suppress(OSError):
-                self._layout.files.remove(self._layout.entry(digest))
+            path = self._layout.entry(digest)
+            try:
+                self._layout.files.remove(path)
                 removed += 1
+            except FileNotFoundError:  # another process was quicker
+                pass
+            except OSError as error:
+                failed.append((path, error))
         self._usage.discard()
         for name in ("hits", "quarantine"):
             with contextlib.suppress(OSError):
@@ -177,7 +197,21 @@ class Capacity:
         with self._lock:
             self._known_bytes = None
             self._fresh.clear()
-        return removed
+        return Cleared(removed, self._left_over(removed, failed) if failed else None)
+
+    def _left_over(self, removed: int, failed: list[tuple[str, OSError]]) -> StoreUnavailable:
+        path, error = failed[0]
+        unavailable = self._layout.unavailable("clearing the store", error, path)
+        message = mismatch(
+            "clearing the store",
+            expected=f"{removed + len(failed)} entries to go",
+            got=f"{error.strerror or type(error).__name__} for {len(failed)} of them",
+            at=path,
+        )
+        may_not = error.errno in (errno.EACCES, errno.EPERM)
+        # The directories inside may have modes of their own.
+        hint = f"chmod -R u+w {self._layout.path}" if may_not else unavailable.hint
+        return StoreUnavailable(message, path=path, operation="clearing the store", errno=error.errno, hint=hint)
 
     def after_fork_in_child(self) -> None:
         """Replace the lock, which another thread of the parent may have held."""

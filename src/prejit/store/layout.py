@@ -100,7 +100,15 @@ class Layout:
         self.require_writable("publishing an entry")
 
     def require_writable(self, doing: str) -> None:
-        """Raise `StoreUnavailable` if the directory is read-only."""
+        """Raise `StoreUnavailable` if the directory is read-only, or is to be left as it is."""
+        if self.read_only:
+            raise StoreUnavailable(
+                mismatch(doing, expected="a store that may be written", got="one set read-only", at=self.path),
+                path=self.path,
+                operation=doing,
+                errno=errno.EROFS,
+                hint="unset PREJIT_READ_ONLY, or leave read_only=True out",
+            )
         if not self._is_writable:
             raise self.unavailable(doing, OSError(errno.EROFS, "a read-only directory"), os.path.realpath(self.path))
 

@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 from prejit.config import GIB, parse_size
 from prejit.errors import EntryTooLarge, StoreError, StoreRefused, StoreWarning, UnsupportedFormat, warn_user
+from prejit.store.capacity import Cleared
 from prejit.store.disk import DiskTier, Stored
 from prejit.store.entry import CacheEntry, is_digest
 from prejit.store.files import FileSystem, OSFileSystem
@@ -389,10 +390,12 @@ class Store:
                 memory; None is both.
 
         Returns:
-            How many entries went, one in both tiers counted twice.
+            How many entries went, one in both tiers counted twice. That some could not be removed is counted in
+            `stats().errors`, with the reason in `stats().problem`.
 
         Raises:
             ValueError: There is no such tier.
+            StoreError: The store is strict and entries could not be removed; all others are gone.
         """
         if tier not in (None, "memory", "disk"):
             raise ValueError(f"clearing the store: expected 'memory', 'disk' or None, got {tier!r:.80}")
@@ -406,7 +409,10 @@ class Store:
                 if listener is not None:
                     listener()
         if tier != "memory" and self._disk is not None:
-            removed += self._guarded(self._disk.capacity.clear, 0)
+            cleared = self._guarded(self._disk.capacity.clear, Cleared())
+            removed += cleared.removed
+            if cleared.error is not None:
+                self._fail(cleared.error)
         return removed
 
     def add_clear_listener(self, listener: Callable[[], object]) -> None:

@@ -136,3 +136,10 @@ def test_a_fresh_process_measures_a_start(tmp_path):
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["nr_compiles"] == 1
     assert 0 < result["trace_s"] + result["lower_s"] + result["compile_s"] < result["first_s"]
+
+
+def test_a_wrong_word_is_told_before_anything_is_measured():
+    command = [sys.executable, str(BENCHMARKS / "bench_programs.py"), "--link", "fast"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 2
+    assert "separate" in done.stderr

@@ -1,11 +1,14 @@
+import errno
 import json
 import time
 
 import pytest
 from typer.testing import CliRunner
 
+from prejit import config
 from prejit.cli.app import app
-from prejit.store import CacheEntry, Store
+from prejit.store import CacheEntry, Store, use_store
+from prejit.testing import FaultyFileSystem
 
 DAY_S = 86_400.0
 
@@ -173,8 +176,39 @@ def test_clear_asks_or_needs_yes(cli, store, store_dir):
     digest = put(store, "a1")
     assert "--yes" in cli("clear", code=2).stderr
     assert entry_file(store_dir, digest).exists()
-    assert json.loads(cli("clear", "--yes", "--json").stdout) == {"removed": 1}
+    assert json.loads(cli("clear", "--yes", "--json").stdout) == {"removed": 1, "left": 0}
     assert Store(store_dir).keys() == []
+
+
+def test_clear_tells_what_is_left_and_fails(cli, store, store_dir):
+    put(store, "a1")
+    put(store, "b2")
+    with use_store(Store(store_dir, fs=FaultyFileSystem(failing={"remove": errno.EACCES}))):
+        done = cli("clear", "--yes", code=1)
+        assert json.loads(cli("clear", "--yes", "--json", code=1).stdout) == {"removed": 0, "left": 2}
+    assert done.stdout == f"0 entries removed from {store_dir}, 2 left\n"
+    assert f"hint: chmod -R u+w {store_dir}" in done.stderr
+    assert cli("clear", "--yes").stdout == f"2 entries removed from {store_dir}\n"
+
+
+def test_clear_of_a_store_set_read_only_names_the_setting(cli, store, store_dir):
+    put(store, "a1")
+    config.configure(read_only=True)
+    done = cli("clear", "--yes", code=1)
+    assert done.stdout == f"0 entries removed from {store_dir}, 1 left\n"
+    assert done.stderr.splitlines()[-1].startswith("hint: unset PREJIT_READ_ONLY")
+
+
+@pytest.mark.parametrize("command", [("clear", "--yes"), ("verify",), ("gc",)])
+def test_a_file_in_the_place_of_the_directory_is_a_failure(cli, store_dir, command):
+    store_dir.write_text("")
+    assert f"expected it to succeed, got not a directory at {store_dir}" in cli(*command, code=1).stderr
+
+
+def test_memory_only_has_nothing_to_clear(cli, store_dir):
+    config.configure(cache_dir=None)
+    assert cli("clear", "--yes").stdout == "memory only: nothing on disk\n"
+    assert json.loads(cli("clear", "--json").stdout) == {"removed": 0, "left": 0}
 
 
 def test_a_store_that_others_can_write_is_told_with_its_fix(cli, store, store_dir):

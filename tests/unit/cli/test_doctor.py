@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 from pathlib import Path
@@ -8,6 +9,8 @@ from typer.testing import CliRunner
 from prejit import config
 from prejit.cli import checks
 from prejit.cli.app import app
+from prejit.store import Store
+from prejit.testing import make_entry
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +89,39 @@ def test_read_only_is_a_note(tmp_path):
     found = findings_of(checks.check_store(config.Settings(cache_dir=tmp_path, read_only=True)))
     assert found["store writing"].status == "note"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_entries_are_noted_and_left_alone(tmp_path):
+    store = Store(tmp_path)
+    for number in range(3):
+        store.put(make_entry(number))
+    assert "store entries" not in findings_of(checks.check_store(config.Settings(cache_dir=tmp_path)))
+    damaged = next(tmp_path.rglob("*.entry"))
+    damaged.write_bytes(b"garbage")
+    found = findings_of(checks.check_store(config.Settings(cache_dir=tmp_path)))["store entries"]
+    assert (found.status, found.hint) == ("note", "prejit cache verify")
+    assert found.seen.startswith("1 of 3 are damaged")
+    assert damaged.read_bytes() == b"garbage"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "notes", "says"), [(0, 0, "all is well"), (0, 1, "nothing is wrong, 1 to note"), (2, 1, "2 wrong")]
+)
+def test_all_is_well_only_if_there_is_nothing_to_mend(monkeypatch, wrong, notes, says):
+    found = [checks.Finding("a", "wrong", "")] * wrong + [checks.Finding("b", "note", "")] * notes
+    monkeypatch.setattr(checks, "run_checks", lambda: [checks.Finding("c", "ok", ""), *found])
+    assert CliRunner().invoke(app, ["doctor"]).stdout.splitlines()[-1] == says
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_not_told_to_be_made_writable(tmp_path, code):
+    error = OSError(code, os.strerror(code))
+    full = checks.Finding("store room", "wrong", "0 B free", "free some space")
+    assert checks._refused_writing(tmp_path, error, full).hint == ""
+    roomy = checks.Finding("store room", "ok", "9 GB free")
+    assert "quota" in checks._refused_writing(tmp_path, error, roomy).hint
+    denied = OSError(errno.EACCES, os.strerror(errno.EACCES))
+    assert f"make {tmp_path} writable" in checks._refused_writing(tmp_path, denied, full).hint
 
 
 def test_wrong_variables_are_told():

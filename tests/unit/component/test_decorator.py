@@ -68,8 +68,23 @@ def test_other_options_under_one_key_are_an_error(options):
 
 @pytest.mark.parametrize("options", [{"link": "nope"}, {"link": 3}, {"direct": "nope"}, {"version": 1}])
 def test_wrong_words_are_config_errors(options):
-    with pytest.raises(ConfigError):
+    [(name, value)] = options.items()
+    with pytest.raises(ConfigError, match=f"decorating a component with {name}=") as caught:
         prejit.component(lambda x: x, **options)
+    assert caught.value.name == name
+    assert caught.value.expected
+    assert caught.value.got == ("no key" if name == "version" else repr(value))
+    assert caught.value.hint
+
+
+def test_a_wrong_word_for_a_program_is_not_told_of_a_component():
+    with pytest.raises(ConfigError) as caught:
+        prejit.jit(lambda x: x, link="fast")
+    assert str(caught.value) == (
+        "decorating a function with link=: expected one of 'auto', 'inline', 'outline', 'separate', got 'fast'\n"
+        "hint: write link= with 'auto', 'inline', 'outline' or 'separate', or leave it out"
+    )
+    assert caught.value.fields["name"] == "link"
 
 
 def test_a_key_that_nobody_holds_is_free_again():

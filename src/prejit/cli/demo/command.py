@@ -24,7 +24,7 @@ def demo(
     Needs optax (`pip install optax`). Caches and stores are made in a temporary directory and removed.
     """
     if find_spec("optax") is None:
-        print_error("running the demo: expected optax, got no such module\nhint: pip install 'prejit[demo]'")
+        print_error("running the demo: expected optax, got no such module\nhint: pip install optax")
         raise typer.Exit(2)
     from prejit.cli.demo import report, ways
 

@@ -13,6 +13,13 @@ from prejit.cli.output import Column, print_table
 _BARS = "▁▂▃▄▅▆▇█"
 _STAGES = ("trace", "lower", "compile", "load")
 _SHOWN_COUNTERS = ("traces", "lowerings", "compiles", "loads", "hits", "misses", "eager_hits", "eager_misses")
+_NOTES = """\
+prejit: the layer and the step are a `prejit.component` each; in the other ways the step is one `jax.jit`.
+trace, lower, compile, load, first run: of the first step alone; what the eager set-up lowers, compiles and loads takes
+its time under "eager set-up", and is counted among the events.
+a step: median of the later ones, each until its loss is read.
+no threshold: JAX's cache, filled, has kept what compiles in less than a second too, as eager operations do.
+Each way ran once, so what else the machine did meanwhile shows; run it again before you compare small differences."""
 _PARTS = (
     ("import", "import_s"),
     ("eager set-up", "setup_s"),
@@ -75,6 +82,7 @@ def print_report(size: Size, runs: Mapping[Way, Run], wall_s: float) -> None:
         ],
         title="at the end of the run, by prejit.counters()",
     )
+    print(f"\n{_NOTES}")
     print(f"\n{size.nr_layers} layers of width {size.width}, {size.nr_steps} steps; {wall_s:.0f} s in all")
 
 

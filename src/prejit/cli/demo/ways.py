@@ -42,12 +42,14 @@ class Way:
         name: For people and for JSON.
         mark: How the functions are marked.
         cache: Name of the cache that it uses; ways of one cache run in order and share it. None: no cache.
+        keeps_all: Whether JAX's cache keeps every module, and not only what took a second to compile.
         is_shown: Whether it is a row of the table; a run that only fills a cache is not.
     """
 
     name: str
     mark: Mark
     cache: str | None
+    keeps_all: bool = False
     is_shown: bool = True
 
 
@@ -55,6 +57,8 @@ WAYS = (
     Way("jax.jit, no cache", "jax", None),
     Way("jax.jit, filling JAX's cache", "jax", "jax", is_shown=False),
     Way("jax.jit, JAX's cache filled", "jax", "jax"),
+    Way("jax.jit, filling it, no threshold", "jax", "jax all", keeps_all=True, is_shown=False),
+    Way("jax.jit, JAX's cache, no threshold", "jax", "jax all", keeps_all=True),
     Way("prejit, empty store", "prejit", "prejit"),
     Way("prejit, filled store", "prejit", "prejit"),
 )
@@ -124,6 +128,7 @@ def _run_way(way: Way, size: Size, folder: Path) -> Run:
     job = Job(
         mark=way.mark,
         cache_dir=None if cache_dir is None else str(cache_dir),
+        keeps_all=way.keeps_all,
         size=size.to_dict(),
         started_s=time.monotonic(),
     )

@@ -22,12 +22,14 @@ class Job:
     Attributes:
         mark: `jax` for `jax.jit`, `prejit` for `prejit.component`.
         cache_dir: Where the way's cache lies; None for no cache.
+        keeps_all: Whether JAX's cache is to keep what is small and quick to compile, too.
         size: Fields of `Size`.
         started_s: When the process was started, on the monotonic clock, which all processes share.
     """
 
     mark: Mark
     cache_dir: str | None
+    keeps_all: bool
     size: dict[str, int]
     started_s: float
 
@@ -86,6 +88,9 @@ def train(job: Job) -> Run:
     else:
         if job.cache_dir is not None:
             jax.config.update("jax_compilation_cache_dir", job.cache_dir)
+        if job.keeps_all:
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+            jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
         jitted = jax.jit(model.make_train_step(layer, optimizer), donate_argnums=(0, 1))
         step = cast("Callable[..., Any]", jitted)
     recorder = StageRecorder()
