@@ -93,8 +93,8 @@ def _is_first_configuration(function: Any) -> bool:
         first = _first.setdefault(function, here)
         if first[0] is not here[0]:  # `jax.clear_caches` was called
             first = _first[function] = here
-    except TypeError:  # can't be hashed or held weakly
-        return False
+    except TypeError:  # can't be hashed or held weakly, which JAX says
+        return True
     return first[1] == here[1]
 
 
