@@ -44,6 +44,7 @@ bench: $(VENV)/.for-demo
 	$(BIN)/python benchmarks/bench_dispatch.py $(ARGS)
 	$(BIN)/python benchmarks/bench_import.py $(ARGS)
 	$(BIN)/python benchmarks/bench_layers.py $(ARGS)
+	$(BIN)/python benchmarks/bench_borders.py $(ARGS)
 	$(BIN)/python benchmarks/bench_programs.py $(ARGS)
 	$(BIN)/python benchmarks/bench_numerics.py $(ARGS)
 
