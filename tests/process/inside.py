@@ -4,6 +4,7 @@ import gc  # noqa: F401
 import hashlib
 import json
 import os
+import signal
 import sys
 import threading  # noqa: F401
 import time  # noqa: F401
@@ -67,6 +68,25 @@ class since:
     def __call__(self):
         now = prejit.counters()
         return {name: now[name] - self.before[name] for name in now if not name.endswith("seconds")}
+
+
+def in_child(work, limit_s=60):
+    """Return what a function gives in a forked child; None if the child died, which it does after a while."""
+    # JAX's own warning about forking is right in general; what is tested is that our locks do not hang.
+    warnings.simplefilter("ignore")
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(limit_s)
+        try:
+            os.write(write, json.dumps(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    return json.loads(text or "null")
 
 
 def report(**values):

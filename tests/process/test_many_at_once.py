@@ -83,29 +83,11 @@ def test_four_processes_without_a_common_store_compile_four_times(children, tmp_
 
 
 FORK = """
-import signal
 @prejit.component
 def f(x):
     return jnp.sin(x) * 2 + 1
 
 expected = np.sin(X) * 2 + 1
-
-def in_child(work):
-    # JAX's own warning about forking is right in general; what is tested is that our locks do not hang.
-    warnings.simplefilter("ignore")
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(60)
-        try:
-            os.write(write, json.dumps(work()).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as file:
-        text = file.read()
-    os.waitpid(pid, 0)
-    return json.loads(text or "null")
 
 def work():
     out = np.asarray(f(X))

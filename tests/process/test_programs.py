@@ -294,26 +294,9 @@ def test_three_processes_compile_each_part_once(children, store_files, tmp_path)
 
 
 FORK = """
-import signal
 sys.path.insert(0, sys.argv[1])
 import model
 step = prejit.jit(model.step, link="separate")
-
-def in_child(work):
-    warnings.simplefilter("ignore")  # JAX's own, about forking at all
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(100)
-        try:
-            os.write(write, json.dumps(work()).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as file:
-        text = file.read()
-    os.waitpid(pid, 0)
-    return json.loads(text or "null")
 
 def work():
     n = since()
@@ -325,7 +308,7 @@ def work():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_forked_before_first_use(model):
-    done = model(code=f"{FORK}\nreport(children=[in_child(work), in_child(work)], mine=work())")
+    done = model(code=f"{FORK}\nreport(children=[in_child(work, 100), in_child(work, 100)], mine=work())")
     (first, compiles, _), (second, none, loaded) = done.children
     assert first == second == done.mine[0]
     assert compiles > 0
