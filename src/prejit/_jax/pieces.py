@@ -1,7 +1,7 @@
 """Take a jaxpr apart into equations, make jaxprs of some of them, and lower each on its own."""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,33 +128,37 @@ def bodies_of(eqn: Any) -> list[Any]:
     return found
 
 
-def makes_refs(jaxpr: Any, seen: set[int] | None = None) -> bool:
+def _is_jit(eqn: Any) -> bool:
+    return eqn.primitive.name in ("jit", "pjit")
+
+
+def _distinct_bodies(jaxpr: Any, inside: Callable[[Any], Sequence[Any]]) -> Iterator[Any]:
+    """Yield a jaxpr and those that its equations hold, open and each once; `inside` picks an equation's."""
+    seen: set[int] = set()
+    remaining = [jaxpr]
+    while remaining:
+        body = open_jaxpr(remaining.pop())[0]
+        if id(body) not in seen:
+            seen.add(id(body))
+            yield body
+            for eqn in body.eqns:
+                remaining += inside(eqn)
+
+
+def makes_refs(jaxpr: Any) -> bool:
     """Say whether a jaxpr, or a function that it calls, makes a mutable array."""
-    seen = set() if seen is None else seen
-    body = open_jaxpr(jaxpr)[0]
-    if id(body) in seen:
-        return False
-    seen.add(id(body))
-    return any(
-        any(isinstance(var.aval, AbstractRef) for var in eqn.outvars)
-        or (eqn.primitive.name in ("jit", "pjit") and makes_refs(eqn.params["jaxpr"], seen))
-        for eqn in body.eqns
-    )
+    bodies = _distinct_bodies(jaxpr, lambda eqn: [eqn.params["jaxpr"]] if _is_jit(eqn) else [])
+    return any(isinstance(var.aval, AbstractRef) for body in bodies for eqn in body.eqns for var in eqn.outvars)
 
 
-def is_placed_inside(jaxpr: Any, seen: set[int] | None = None) -> bool:
+def is_placed_inside(jaxpr: Any) -> bool:
     """Say whether equations of a jaxpr ask for a device, a mesh or a memory; then they say where all of it runs."""
-    seen = set() if seen is None else seen
-    body = open_jaxpr(jaxpr)[0]
-    if id(body) in seen:
-        return False
-    seen.add(id(body))
-    return any(_is_placed(eqn) or any(is_placed_inside(inner, seen) for inner in bodies_of(eqn)) for eqn in body.eqns)
+    return any(_is_placed(eqn) for body in _distinct_bodies(jaxpr, bodies_of) for eqn in body.eqns)
 
 
 def _is_placed(eqn: Any) -> bool:
     params = eqn.params
-    if eqn.primitive.name in ("jit", "pjit"):
+    if _is_jit(eqn):
         given = (*params["in_shardings"], *params["out_shardings"])
         layouts = (*params["in_layouts"], *params["out_layouts"])
         return not all(map(is_unspecified, given)) or any(layout is not None for layout in layouts)
@@ -168,7 +172,7 @@ _PLACING = frozenset({"sharding_constraint", "shard_map", "reshard", "mesh_cast"
 
 def jit_body(eqn: Any) -> Any:
     """Return the closed jaxpr of a call of a jitted function that has no placement of its own; else None."""
-    return inlinable_body(eqn) if eqn.primitive.name in ("jit", "pjit") else None
+    return inlinable_body(eqn) if _is_jit(eqn) else None
 
 
 def jit_params(eqn: Any, closed_jaxpr: Any) -> dict[str, Any]:
@@ -203,7 +207,7 @@ def reading_consts(eqn: Any, closed_jaxpr: Any, constvars: Sequence[Any]) -> Any
 
 def params_identity(eqn: Any) -> Any:
     """Return something hashable that two equations share only if their params are the same, told by identity."""
-    if eqn.primitive.name not in ("jit", "pjit"):
+    if not _is_jit(eqn):
         return id(eqn.params)
     return tuple([(name, id(value) if name == "jaxpr" else value) for name, value in sorted(eqn.params.items())])
 
@@ -214,7 +218,7 @@ def call_identity(eqn: Any) -> Hashable | None:
     Returns:
         None for another equation, and for a call whose params can't be compared.
     """
-    if eqn.primitive.name not in ("jit", "pjit"):
+    if not _is_jit(eqn):
         return None
     identity = (eqn.primitive, params_identity(eqn), tuple(context_fields(eqn.ctx)))
     try:
@@ -295,7 +299,7 @@ def alone(eqn: Any) -> Any:
 def inlinable_body(eqn: Any) -> Any:
     """Return the closed jaxpr that an equation calls, if its equations can stand in the equation's place; else None."""
     params = eqn.params
-    if eqn.primitive.name in ("jit", "pjit"):
+    if _is_jit(eqn):
         plain = (
             all(isinstance(s, UnspecifiedValue) for s in (*params["in_shardings"], *params["out_shardings"]))
             and all(layout is None for layout in (*params["in_layouts"], *params["out_layouts"]))

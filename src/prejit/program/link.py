@@ -10,7 +10,7 @@ from typing import Any
 from prejit import events
 from prejit._jax import pieces, running, tracing
 from prejit.config import Link, settings
-from prejit.errors import KeyingError
+from prejit.errors import KeyingError, warn_user
 from prejit.key.program import ProgramDigester
 from prejit.program.partition import Segment, partition
 from prejit.program.plan import Layout, Unit, lay_out
@@ -18,7 +18,6 @@ from prejit.program.policy import Chooser, judge, limits_for
 from prejit.program.run import Linked, Results
 from prejit.program.stored import keep_plan
 from prejit.program.work import Estimator
-from prejit.stage.donation import warn_of_unusable
 from prejit.stage.ladder import Bypass, Prepared
 from prejit.stage.segment import SegmentJob
 from prejit.stage.together import prepare_together
@@ -237,7 +236,7 @@ def link(drawn: Drawn, program: tracing.TracedProgram, flat: Sequence[Any]) -> "
             used.append(outcome)
             executables.append(outcome.loaded.executable)
     if drawn.unusable:
-        warn_of_unusable(drawn.unusable)
+        warn_user(tracing.unusable_text(drawn.unusable))
     results = Results(
         program.traced.out_tree,
         program.out_avals,

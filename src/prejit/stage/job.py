@@ -110,9 +110,14 @@ class TracedJob:
         if asked and asked != default:
             asked = tuple(tracing.devices_of(read_by(program, flat)))
         places = [*given, *([asked] if asked else []), *tracing.devices_of_option(program, "out_shardings")]
-        if pieces.is_placed_inside(program.closed_jaxpr):
+        if self.is_placed_inside:
             places += tracing.devices_inside(pieces.without_dead_code(program.closed_jaxpr)[0])
         return list(dict.fromkeys(places or [default]))
+
+    @lazy
+    def is_placed_inside(self) -> bool:
+        """Whether equations ask for devices."""
+        return pieces.is_placed_inside(self.program.closed_jaxpr)
 
     @lazy
     def in_avals(self) -> list[Any]:
@@ -280,7 +285,7 @@ class NamedJob:
         job = self.traced
         # Large constants are arguments of the executable, and only a trace has their values.
         reason = job.why_not() or ("it closes over large constants" if job.hoisted else None)
-        if reason is None and pieces.is_placed_inside(job.program.closed_jaxpr):
+        if reason is None and job.is_placed_inside:
             reason = "equations in it ask for devices"
         if reason is not None:
             raise NotNamedError(reason)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from prejit import events
-from prejit._jax import executables
+from prejit._jax import executables, tracing
 from prejit.config import settings
-from prejit.errors import KeyingError, PrejitError
+from prejit.errors import KeyingError, PrejitError, warn_user
 from prejit.events import Outcome
 from prejit.key import ComponentKey
-from prejit.stage.donation import warn_of_unusable
 from prejit.stage.flight import Flights
 from prejit.stage.job import Job
 from prejit.stage.listing import ingredients_of
@@ -124,7 +123,7 @@ def _record(job: Job, key: ComponentKey, outcome: Outcome, reason: str) -> None:
 
 def _prepared(job: Job, key: ComponentKey, loaded: Loaded) -> Prepared:
     if job.lowered is None and loaded.meta.get("unusable"):  # JAX says so when it lowers
-        warn_of_unusable(loaded.meta["unusable"])
+        warn_user(tracing.unusable_text(loaded.meta["unusable"]))
     placed = executables.place_constants(loaded.executable, job.consts())
     return Prepared(key, loaded, placed, job.out_tree(loaded.meta))
 
